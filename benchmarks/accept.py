@@ -1,16 +1,15 @@
-"""Error rates of verdict, cap and location on planted curves: what docs/calibration.md reports.
+"""Error rates of verdict, cap and location on planted curves, as reported in docs/calibration.md.
 
     python benchmarks/accept.py [--runs 1500] [--others 300] [--only step,dip] [--seed 0] [--jobs 2]
 
-The classes are those of planted.py. Unless named otherwise the curves and the designs of each are
-random: baseline .45 to .75, a drop of 35 to 80% anywhere in 20 to 85% of the samples, one to eight
-questions a document in a pool of 2,000 from which n a bin are drawn, their correlation .02 to .30,
-graded scores.
-`--runs` data sets a class at n = 20 a bin and tolerance 30%, `--others` at n = 10, 50, 100 and at
-tolerances of 10 and 20%. A cap is unsafe beyond the first length where the true mean has lost the
-tolerance of the baseline, the true mean of the shortest 15%; where a class declines from the very
-first length, unsafe caps counted from the level there are printed below the table. Shares come with
-95% limits (Wilson); lengths are compared as shares of the samples.
+The classes are those of planted.py. Unless stated otherwise, curves and designs are random:
+baseline .45 to .75, a drop of 35 to 80% anywhere in 20 to 85% of the samples, one to eight
+questions per document with a correlation of .02 to .30, graded scores, n per bin from a pool of
+2,000. `--runs` data sets per class have n = 20 per bin and tolerance 30%; `--others` data sets have
+n = 10, 50, 100 and tolerances of 10 and 20%. A cap is unsafe beyond the first length at which the
+true mean has lost the tolerance of the baseline, which is the true mean of the shortest 15%. For
+classes that decline from the first length, unsafe caps relative to the level there are printed
+below the table. Shares have 95% limits (Wilson); lengths are compared as shares of the samples.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ from contextcliff_dagster.contracts import DROPS as ALARMS
 
 SETTINGS = AnalysisSettings(permutations=199, resamples=100)
 LEFT_OUT = ("step .9 by 30%", "dip")
-"""Not part of the sum: a drop by exactly the tolerance, and drops that recover."""
+"""Classes left out of the totals: a drop by exactly the tolerance, and drops that recover."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one data set; lengths as shares of the samples, ``None`` where there is none."""
+    """Outcome of one data set; lengths are shares of the samples, None if missing."""
 
     alarm: bool
     cap: float | None
@@ -85,7 +84,7 @@ def one(seed: int, name: str, per_bin: int, tolerance: float) -> Outcome:
 
 
 def limits(hits: int, runs: int) -> tuple[float, float]:
-    """Wilson's 95% limits."""
+    """Return the 95% limits (Wilson) of a share."""
     z2 = chi_square_quantile(0.95)
     p = hits / runs
     middle = (p + z2 / (2 * runs)) / (1 + z2 / runs)

@@ -1,13 +1,13 @@
-"""How often `contextcliff analyze --aggregated` errs on tables of means whose truth is known.
+"""Error rates of `contextcliff analyze --aggregated` on tables of means with a known truth.
 
     python benchmarks/aggregated.py [--runs 100] [--per-length 20,100] [--lengths exact,binned]
         [--only step,dip] [--jobs 2]
 
-The curves and scores of accept.py, ten lengths, one question a document unless named otherwise. A
-table has of each length what a paper prints: tokens, mean, n. "exact": all documents of a length
-are that long; "binned": documents of log-normal lengths in deciles, called by their median. What is
-concluded is what the command concludes. A cap is unsafe beyond the first length where the true mean
-has lost 30% of what it is at the first length; lengths are shares of the samples.
+Curves and scores are those of accept.py, with ten lengths and one question per document unless
+stated otherwise. For each length, a table has what a paper prints: tokens, mean, n. "exact": all
+documents of a length are that long. "binned": documents of log-normal lengths are grouped by
+decile, with the median as the length. Conclusions are drawn as by the command. A cap is unsafe
+beyond the first length at which the true mean has lost 30% of its value at the first length.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ HEAD = (
 
 
 def table_of(documents: Documents, *, binned: bool) -> MeansTable:
-    """Means and n of ten lengths: the documents' own, or medians of ten runs of equal n."""
+    """Return mean and n of ten lengths: the documents' own, or medians of ten groups of equal n."""
     tokens, n, s = documents.length_tokens, documents.n, documents.s
     if binned:
         group = ((np.cumsum(n) - 0.5 * n) / n.sum() * LENGTHS).astype(np.int64)
@@ -85,13 +85,13 @@ def one(seed: int, name: str, per_length: int, binned: bool) -> Outcome:
 
 
 def concluded(table: MeansTable, settings: AnalysisSettings) -> Conclusion:
-    """As `aggregated.profile_table`, which says much besides."""
+    """Return the verdict and cap of a table, like `aggregated.profile_table` with less output."""
     documents = clean_records(examples_of(table), []).documents()
     return conclude(documents, settings, baseline_of(documents, settings))
 
 
 def exact(design: Design, curve: Curve, rng: np.random.Generator) -> Drawn:
-    """Ten lengths, and so many documents of each that it has ``design.per_bin`` questions."""
+    """Draw documents of ten lengths, with ``design.per_bin`` questions at each length."""
     each = design.questions[0]
     grid = np.geomspace(SHORTEST, LONGEST, LENGTHS).round().astype(np.int64)
     lengths = np.repeat(grid, max(design.per_bin // each, 1))

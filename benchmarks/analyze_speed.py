@@ -1,14 +1,14 @@
-"""Time and memory of `contextcliff analyze`, reading included, by number of rows and format.
+"""Time and memory of `contextcliff analyze`, including reading, by number of rows and format.
 
     python benchmarks/analyze_speed.py [--rows 10000 1000000] [--dir DIR] [--formats jsonl ...]
 
-Every file is analysed by the command in a fresh process, imports included: bare (two columns) and
-with names (four questions a document, ids of 64 and 11 characters, a model, the answer's text). CPU
-seconds are those of both user and system; on a busy machine they say more than the wall clock. Last
-comes the analysis by itself: records in memory, everything imported, 2,000 resamples, all second
-opinions.
+The command analyses every file in a fresh process, imports included: bare (two columns) and with
+names (four questions per document, ids of 64 and 11 characters, a model, the answer's text). CPU
+seconds are user plus system time; on a busy machine they are more reliable than the wall clock. The
+last measurement is the analysis alone: records in memory, everything imported, 2,000 resamples, all
+second opinions.
 
-Must reach, on 2 cores: the analysis of 10,000 records in 2 s, 1,000,000 rows of JSON Lines with
+Targets on 2 cores: the analysis of 10,000 records in 2 s, 1,000,000 rows of JSON Lines with
 reading in 10 s and 1 GB.
 """
 
@@ -35,7 +35,7 @@ ANSWER = "The answer is forty-two, as far as the text tells."
 
 
 def table(rows: int, named: bool) -> pa.Table:
-    """Scores, a quarter of them graded, that fall to a half at 40,000 tokens."""
+    """Return a table of scores, a quarter of them graded, that halve at 40,000 tokens."""
     rng = np.random.default_rng(0)
     document = np.arange(rows) // QUESTIONS
     tokens = np.exp(rng.uniform(np.log(200), np.log(120_000), document[-1] + 1)).astype(np.int64)
@@ -67,7 +67,7 @@ def write(rows: int, named: bool, path: Path) -> None:
 
 
 def measured(*arguments: str) -> tuple[float, float, float]:
-    """Wall seconds, CPU seconds and peak memory (MB) of the command."""
+    """Run the command; return wall seconds, CPU seconds and peak memory (MB)."""
     started = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-m", "contextcliff_dagster.cli", "analyze", *arguments],
@@ -82,7 +82,7 @@ def measured(*arguments: str) -> tuple[float, float, float]:
 
 
 def alone(rows: int) -> list[float]:
-    """Wall seconds of the analysis by itself, three times after the one that imports."""
+    """Return wall seconds of three analyses alone, after one that imports everything."""
     from contextcliff_dagster.analysis.profile import ProfileContext, profile_model
     from contextcliff_dagster.analysis.records import AnalysisSettings
 

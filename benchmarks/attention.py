@@ -1,9 +1,9 @@
-"""What attention of the last token costs: time and memory of a prompt read with it and without.
+"""Cost of recording attention: time and memory of reading a prompt with and without it.
 
 ``python -m benchmarks.attention [--weights FILE_OR_FOLDER | --random-weights] [--dtype T]
-[--lengths 1000 4000]`` prints a line for each length. Each prompt is read in a process of its own,
-so that the peak of its memory is its own; of so many ``--rounds`` the medians. CPU time is less
-disturbed by other load of the machine than wall time. Without ``--weights``: the reference models,
+[--lengths 1000 4000]`` prints a line for each length. Each prompt is read in its own process, to
+measure its own peak memory; figures are medians over ``--rounds``. CPU time is less affected by
+other load of the machine than wall time. Without ``--weights``: the reference models,
 in the built-in runtime. ``--random-weights``: a Llama of the shape of Qwen2-0.5B without its
 vocabulary (24 layers, 14 heads on 2 of keys and values, 64 wide), made in a temporary folder.
 """
@@ -42,12 +42,12 @@ SHAPE = {
     "head_dim": 64,
     "max_position_embeddings": 32_768,
 }
-"""Of Qwen2-0.5B (Qwen Team 2024, "Qwen2 Technical Report")."""
+"""Shape of Qwen2-0.5B (Qwen Team 2024, "Qwen2 Technical Report")."""
 
 
 @contextmanager
 def random_weights(dtype: str) -> Iterator[str]:
-    """A temporary folder with a model of `SHAPE` and the vocabulary of the reference models."""
+    """Yield a temporary folder with a model of `SHAPE` and the reference models' vocabulary."""
     import torch
     from transformers import AutoModelForCausalLM, LlamaConfig
 
@@ -64,7 +64,7 @@ def random_weights(dtype: str) -> Iterator[str]:
 
 
 def entry_of(model: str, dtype: str, window: int) -> ModelEntry:
-    """A reference model by its name, else weights for transformers."""
+    """Return the entry of a reference model, or of weights for transformers."""
     fields = {"name": "measured", "weights": model, "dtype": dtype, "engine": "transformers"}
     if model.startswith("reference-"):
         fields = {"name": model, "engine": "reference"}
@@ -74,7 +74,7 @@ def entry_of(model: str, dtype: str, window: int) -> ModelEntry:
 
 
 async def read_once(model: str, dtype: str, tokens: int, attention: bool) -> dict[str, float]:
-    """Seconds, CPU seconds and peak of memory in MB of one prompt of about so many tokens."""
+    """Read one prompt of about ``tokens`` tokens; return seconds, CPU seconds and peak MB."""
     engine = open_engine(entry_of(model, dtype, tokens + 1_000))
     await engine.start()
 
@@ -103,13 +103,13 @@ async def read_once(model: str, dtype: str, tokens: int, attention: bool) -> dic
 
 
 def on_gpu() -> bool:
-    """Whether torch has been imported, and computes on a GPU."""
+    """Return whether torch is imported and computes on a GPU."""
     torch = sys.modules.get("torch")
     return torch is not None and bool(torch.cuda.is_available())
 
 
 def peak_mb(*, since_now: bool = False) -> float:
-    """The most memory that this process has had: of its GPU, where it has one."""
+    """Return this process's peak memory in MB, on the GPU if it uses one."""
     if on_gpu():
         torch = sys.modules["torch"]
         if since_now:
@@ -119,7 +119,7 @@ def peak_mb(*, since_now: bool = False) -> float:
 
 
 def measured(arguments: argparse.Namespace, model: str, tokens: int) -> str:
-    """One line: medians without and with attention, and what it adds."""
+    """Return one line: medians without and with attention, and the difference."""
     of: dict[bool, list[dict[str, float]]] = {False: [], True: []}
     for _ in range(arguments.rounds):
         for attention in (False, True):
@@ -136,7 +136,7 @@ def measured(arguments: argparse.Namespace, model: str, tokens: int) -> str:
 
 
 def main() -> None:
-    """See the module's docstring."""
+    """Parse the arguments and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--weights", action="append", default=[])
     parser.add_argument("--random-weights", action="store_true")
@@ -159,7 +159,7 @@ def main() -> None:
 
 
 def print_lines(arguments: argparse.Namespace, models: list[str]) -> None:
-    """A line for each model and length."""
+    """Print one line for each model and length."""
     for model in models:
         for tokens in arguments.lengths:
             print(measured(arguments, model, tokens), flush=True)

@@ -1,16 +1,16 @@
-"""How often attention is called a sign of wrong answers, and of RoPE's failure, where it is none.
+"""False-alarm rates of attention as a sign of wrong answers and of RoPE failure.
 
     python benchmarks/attention_analysis.py [--runs 1000] [--examples 200] [--jobs 2]
                                             [--planted "auc .7, step"] [--equal-length]
 
-One question on each of `--examples` documents of log-uniform lengths of 200 to 16,000 tokens, ten
-bins, a model trained to 4,000 tokens. Answers are right with a chance of .9 that falls to .2 to .4
-in one step at a length between 800 and 8,000 tokens; entropy grows smoothly with length, with
-noise. Planted:
+The data: one question on each of `--examples` documents of log-uniform lengths of 200 to 16,000
+tokens, ten bins, a model trained to 4,000 tokens. The chance of a right answer falls from .9 to .2
+to .4 in one step between 800 and 8,000 tokens; entropy grows smoothly with length, with noise.
+Planted:
 
 - "smooth": nothing more, so entropy and answers depend on length only;
-- "jump": entropy also jumps at a length of its own; both still depend on length only;
-- "same place": it jumps where the answers fall; both still depend on length only;
+- "jump": entropy also jumps at an independent length; both still depend on length only;
+- "same place": entropy jumps where the answers fall; both still depend on length only;
 - "auc .7, step": at equal length, entropy foretells a wrong answer with an AUC of .7;
 - "auc .7, slope": the same with answers that fall over a factor of about 3 of length.
 
@@ -45,11 +45,11 @@ from contextcliff_dagster.analysis.statistics.intervals import exact_interval
 PLANTED = ("smooth", "jump", "same place", "auc .7, step", "auc .7, slope")
 TRAINED, WINDOW = 4_000, 16_384
 SHIFT = 0.7416
-"""Of the means of two normal predictors with an AUC of .7, in their standard deviation."""
+"""Distance in SDs between the means of two normal predictors that gives an AUC of .7."""
 
 
 def draw(rng: np.random.Generator, planted: str, count: int) -> tuple[Sample, AttentionSample]:
-    """Scored records and the attention of one model."""
+    """Draw the scored records and the attention of one model."""
     tokens = np.sort(np.exp(rng.uniform(np.log(200), np.log(16_000), count))).astype(np.int64)
     fall, jump = np.exp(rng.uniform(np.log(800), np.log(8_000), 2))
     low, steps = (
@@ -85,7 +85,7 @@ def draw(rng: np.random.Generator, planted: str, count: int) -> tuple[Sample, At
 
 
 def judge(seed: int, planted: str, count: int, equal_length: bool) -> tuple[bool, ...]:
-    """Foretold; AUC held by its interval; unless ``equal_length``: threshold, RoPE."""
+    """Judge one data set: "foretells", "AUC in its interval" and, if asked, the other two."""
     rng = np.random.default_rng((seed, PLANTED.index(planted)))
     sample, attention = draw(rng, planted, count)
     settings = AnalysisSettings(seed=seed)
@@ -107,7 +107,7 @@ def judge(seed: int, planted: str, count: int, equal_length: bool) -> tuple[bool
 
 
 def share(hits: int, runs: int) -> str:
-    """A share with its exact 95% interval."""
+    """Return a share with its exact 95% interval."""
     low, high = exact_interval(hits, runs, 0.95)
     return f"{hits / runs:.3f} [{low:.3f}, {high:.3f}]"
 

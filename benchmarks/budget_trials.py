@@ -2,12 +2,12 @@
 
     python benchmarks/budget_trials.py [--trials 100] [--seed 0] [--json]
 
-Each trial draws a limit (USD, USD a day, tokens or calls) below or above what the study takes, one
-to three processes on one ledger, a concurrency, a share of failed requests, up to two
-``kill -9``, and in one of four a server that counts up to three times the tokens that
-were reserved. The judge is the server's request log: everything that a model may have worked on is
-billed, answers that nobody saw at their longest. Claims: see
-`contextcliff_dagster_tests.support.budget_trial`. Exit code 1 where one does not hold.
+Each trial draws a limit (USD, USD per day, tokens or calls) below or above the study's cost, one to
+three processes on one ledger, a concurrency, a share of failed requests, up to two ``kill -9`` and,
+in one of four trials, a server that counts up to three times the reserved tokens. The server's
+request log decides: everything that a model may have worked on is billed, and answers that nobody
+received are billed at their longest. For the claims, see
+`contextcliff_dagster_tests.support.budget_trial`. Exits with 1 if a claim does not hold.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from contextcliff_dagster_tests.support.budget_trial import Result, context, dra
 
 
 def figures(results: list[Result], seconds: float) -> dict[str, object]:
-    """What the trials came to."""
+    """Return the summary figures of the trials."""
     covered = [r for r in results if r.trial.count_factor == 1.0]
     uncovered = [r for r in results if r.trial.count_factor > 1.0 and r.limit > 0]
     stopped = [r for r in covered if r.ends["budget"] and r.limit > 0]

@@ -5,15 +5,15 @@
     python benchmarks/chaos.py --restarts 50 [--drive crowd] [--json]
     python benchmarks/chaos.py --refuse KIND [--trials N] [--json]
 
-A server (a process of its own, with a request log on the disk before each answer) serves the small
+A server (a separate process that logs each request to disk before answering) serves the small
 reference model. A child process measures over it and is killed with SIGKILL: while it starts, after
-a random number of requests, or by its own hand between an answer and its commit. It is started
-again each time, then left to finish, then run once more. The claims, checked at the end:
+a random number of requests, or by itself between an answer and its commit. It is restarted each
+time, then left to finish, then run once more. The claims, checked at the end:
 
 - the records are those of an undisturbed run, row for row, times aside;
-- every call was paid once, but for those in flight at a kill, and no more of those than are shown
-  as orphans;
-- the run after the last makes no request.
+- every call was paid once, except those in flight at a kill, of which there are at most as many as
+  orphans shown;
+- the final run makes no request.
 
 ``--drive api`` measures through `inference.execution.measure`; ``--drive profile`` runs the command
 ``contextcliff profile``. ``--drive crowd``: 2,000 calls, three processes at once on one
@@ -26,7 +26,7 @@ write to a PostgreSQL server that crashes (``pg_ctl stop -m immediate``) and res
 at once have a ledger that takes no writes any more (their patience is 1 s, without end for
 ``interrupted`` and ``terminated``, which get a signal), and what the server has answered is sought
 in ledger and spool; ``full``, ``no-reserve`` and ``server-full`` mount a small file system, as
-root. Exit code 1 where a claim does not hold.
+root. Exits with 1 if a claim does not hold.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ BINS, N, CONCURRENCY, DELAY_MS = 10, 20, 3, 20
 STUDY, CAMPAIGN, MODEL = "chaos", "2026-01-01", "remote"
 CROWD = Crowd(bins=10, documents=40, questions=5, kills=30)
 STARTUP_S = {"api": 3, "profile": 10}
-"""A kill while the run starts comes within this time."""
+"""Latest time in seconds of a kill during start-up, by drive."""
 TIMES = {"ttft_ms", "duration_ms", "queue_ms", "loop_lag_ms", "finished_at", "ttft_excess"}
 
 
@@ -81,7 +81,7 @@ def sample() -> LedgerSample:
 
 
 def child(drive: str, home: Path, url: str, die_after: int) -> int:
-    """Measure once; with ``die_after`` > 0 die between that answer's arrival and its commit."""
+    """Measure once; with ``die_after`` > 0, die between that answer's arrival and its commit."""
     if die_after:
         die_before_commit(die_after)
     if drive == "profile":
@@ -133,12 +133,12 @@ def run_to_end(drive: str, home: Path, url: str) -> float:
 
 
 def received(log: Path) -> list[str]:
-    """Prompt hashes of all requests the server took in, in order."""
+    """Return the prompt hashes of all requests that the server received, in order."""
     return [line["prompt_hash"] for line in read_log(log) if line["event"] == "received"]
 
 
 def kill_one(rng: random.Random, drive: str, home: Path, url: str, log: Path) -> str | None:
-    """Start a run and end it by SIGKILL; the way it died, or None if it finished first."""
+    """Start a run and kill it; return how it died, or None if it finished first."""
     how = rng.choice(["startup", "request", "request", "response", "response"])
     process = start(drive, home, url, die_after=rng.randint(1, 8) if how == "response" else 0)
     before = len(received(log))
@@ -153,7 +153,7 @@ def kill_one(rng: random.Random, drive: str, home: Path, url: str, log: Path) ->
 
 
 def records(drive: str, home: Path) -> list[dict[str, Any]]:
-    """The measured rows without the columns that hold times."""
+    """Return the measured rows without the columns of times."""
     if drive == "profile":
         import pyarrow.parquet as pq
 
@@ -171,7 +171,7 @@ def records(drive: str, home: Path) -> list[dict[str, Any]]:
 
 
 def chaos(drive: str, kills: int, seed: int, folder: Path) -> dict[str, Any]:
-    """The whole experiment; its figures, with ``claims`` saying what held."""
+    """Run the whole experiment; return its figures, with ``claims`` saying which hold."""
     rng = random.Random(seed)
     log, calm_log = folder / "requests.jsonl", folder / "calm.jsonl"
     with reference_server(log=calm_log, delay_ms=DELAY_MS) as url:

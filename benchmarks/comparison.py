@@ -1,10 +1,10 @@
-"""How often the intervals of `contextcliff compare` hold the truth.
+"""Coverage of the intervals of `contextcliff compare`.
 
     python benchmarks/comparison.py [--runs 200] [--shifts 50] [--jobs 2]
 
 Two models answer ten bins of 20 documents over log-uniform lengths of 40 to 5,900 tokens: the same
 documents (paired: of the questions, 80% are as hard for both, the rest drawn anew), or different
-ones. Scores: 0/1; graded (beta, concentration 4, ranks shared as above); four 0/1 questions a
+ones. Scores: 0/1; graded (beta, concentration 4, ranks shared as above); four 0/1 questions per
 document that share its chance (correlation .2). B has A's curve, or one that falls at half of the
 length, or one lower by .2 everywhere.
 
@@ -12,7 +12,7 @@ length, or one lower by .2 everywhere.
 all lengths at once; "unsmoothed": that hold the true difference itself; "width": the mean width.
 "bins": share of the intervals of single bins, which are not adjusted, that hold its difference.
 "shift": share of the intervals of the ratio of the two lengths of a 30% loss that hold the true
-ratio; "bounded": of those with two ends. Shares with 95% limits (Wilson).
+ratio; "bounded": of those with two ends. Shares have 95% limits (Wilson).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def drawn_lengths(rng: np.random.Generator) -> NDArray[np.int64]:
 
 
 def answers(hard: Floats, mean: Floats, scores: str) -> Floats:
-    """Summed scores per document, of questions with the ranks of difficulty ``hard`` (D, Q)."""
+    """Draw summed scores per document for questions with difficulty ranks ``hard`` (D, Q)."""
     from scipy.stats import beta
 
     mean = np.clip(mean, 1e-3, 1 - 1e-3)[:, None]
@@ -135,7 +135,7 @@ def band(seed: int, name: str, scores: str, paired: bool) -> tuple[bool, bool, f
 
 
 def bins_held(pairs: Pairs, truth: tuple[Side, Side], weights: tuple[Floats, Floats]) -> int:
-    """How many of the ten bins' intervals hold the difference of the true means."""
+    """Count the bins, of ten, whose interval contains the difference of the true means."""
     held = 0
     for place in range(BINS):
         own = slice(place * PER_BIN, (place + 1) * PER_BIN)
@@ -147,7 +147,7 @@ def bins_held(pairs: Pairs, truth: tuple[Side, Side], weights: tuple[Floats, Flo
 
 
 def loss_at(curve: Curve) -> float:
-    """Log length at which the curve has lost the tolerance of its mean over the shortest 15%."""
+    """Return the log length at which the curve has lost the tolerance of its shortest 15%."""
     x = np.linspace(np.log(LOW), np.log(HIGH), 20_001)
     mean = curve(np.exp(x))
     base = mean[: int(0.15 * len(x))].mean()

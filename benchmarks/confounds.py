@@ -1,4 +1,4 @@
-"""How often a loss over length is distinguished from a mix of questions that changes with length.
+"""Error rates of telling a loss over length from a mix of questions that changes with length.
 
     python benchmarks/confounds.py [--runs 200] [--jobs 2]
 
@@ -13,11 +13,11 @@ with a chance of .80 to .95, hard ones of .20 to .45, drawn anew for every data 
 - "no loss, even mix" and "apart": no loss, and a loss where all hard questions are in the longer
   half, which nothing can distinguish.
 
-In the last design records also name two levels, three domains and the place of the evidence, which
-have nothing to do with length or score: any of them may be found to explain a loss, by chance.
+In the last design, records also name two levels, three domains and the evidence position, which are
+unrelated to length and score; any of them may seem to explain a loss by chance.
 
-"called": `confounds.identified`. "error": median of |standardised drop - planted one| and median
-of the difference itself; "held": share of the drop's 95% intervals that hold the planted one.
+"called": `confounds.identified`. "error": median of |standardised drop - planted drop| and median
+of the signed difference; "held": share of the drop's 95% intervals that contain the planted drop.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DESIGNS = {
 def draw(
     rng: np.random.Generator, planted: str, count: int, questions: int
 ) -> tuple[pd.DataFrame, float]:
-    """Records, and the drop that length causes."""
+    """Draw records, and return them with the drop that length causes."""
     tokens = np.sort(np.exp(rng.uniform(np.log(40), np.log(5_900), count)).astype(np.int64))
     place = np.arange(count) / count
     first = float(rng.uniform(0.30, 0.75))
@@ -81,7 +81,7 @@ def draw(
 
 
 def audit(seed: int, planted: str, design: str) -> tuple[str, bool, float, bool]:
-    """What is called, whether a loss was found, the drop's error, whether its interval holds."""
+    """Audit one data set: the call, whether a loss was found, the drop's error and coverage."""
     rng = np.random.default_rng((seed, PLANTED.index(planted), list(DESIGNS).index(design)))
     records, drop = draw(rng, planted, *DESIGNS[design])
     if design == BESIDE:

@@ -1,4 +1,4 @@
-"""What measuring and judging continuations costs, and how often the conclusions are right.
+"""Cost of measuring and judging continuations, and error rates of the conclusions.
 
     python benchmarks/continuation.py metrics [--generations 1000] [--jobs 2]
     python benchmarks/continuation.py collapse [--prose FOLDER ...] [--most 60]
@@ -7,18 +7,18 @@
     python benchmarks/continuation.py coverage|arms          (continuation_coverage.py)
     python benchmarks/continuation.py recitation             (continuation_recitation.py)
 
-"metrics": seconds for all metrics and signs of collapse of so many generations of 1,024 tokens, 770
-words each, without embeddings; with coherence by the encoder of the extra `embeddings`; and for the
-metrics of compat: stretches of the novels in data/prose (`make prose`), else of random words.
+"metrics": seconds for all metrics and collapse signs of `--generations` generations (1,024 tokens,
+770 words each), without embeddings, with coherence (extra `embeddings`), and for the metrics of
+compat. Texts are stretches of the novels in data/prose (`make prose`), else random words.
 
-"collapse": how many human passages (of the .txt files in the folders; default data/prose) of 100,
-200, 400 and 700 words are called a collapse, text by text, without and with the passage before as
-the author's, which tags they get, and the most extreme value of each sign; then how many of 200
-passages of the first folder are called one after a collapse was planted in their second half.
+"collapse": how many human passages of 100, 200, 400 and 700 words (from the .txt files in the
+folders; default data/prose) are called a collapse, by text, without and with the preceding passage
+as the author's; their tags, and the most extreme value of each sign. Then how many of 200 passages
+of the first folder are called a collapse after one was planted in their second half.
 
-"score": of human passages against others of their text: mean, share below .05 and .25, and greatest
-distance from uniform (Kolmogorov-Smirnov), with 24 passages of one text and with half of all; then
-the mean score of passages that were broken in their second half or throughout.
+"score": scores of human passages against others of their text: mean, share below .05 and .25, and
+largest distance from uniform (Kolmogorov-Smirnov), with 24 passages of one text and with half of
+all; then the mean score of passages broken in their second half or throughout.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ WORDS = 770
 
 
 def generations(count: int) -> list[str]:
-    """So many texts of 770 words."""
+    """Return ``count`` texts of 770 words."""
     from tools.fetch_prose import prose_folder
 
     texts = [path.read_text(encoding="utf-8") for path in sorted(prose_folder().glob("*.txt"))]
@@ -68,7 +68,7 @@ def generations(count: int) -> list[str]:
 
 
 def measure_text(text: str) -> tuple[float, float]:
-    """Words of one text, and CPU seconds for all that is measured of it."""
+    """Measure one text; return its number of words and the CPU seconds."""
     from contextcliff_dagster.extensions.continuation.prose.collapse import collapse_of
     from contextcliff_dagster.extensions.continuation.prose.metrics import prose_metrics
 
@@ -86,7 +86,7 @@ def encoder() -> Embedder | None:
 
 
 def measure_coherent(text: str) -> tuple[float, float]:
-    """As `measure_text`, and the coherence of the sentences."""
+    """Measure one text like `measure_text`, including the coherence of its sentences."""
     from contextcliff_dagster.extensions.continuation.prose.embedders import sentence_coherence
     from contextcliff_dagster.extensions.continuation.prose.words import read_prose
 
@@ -99,7 +99,7 @@ def measure_coherent(text: str) -> tuple[float, float]:
 
 
 def measure_compat(text: str) -> tuple[float, float]:
-    """The 27 figures of Context-Tester; a list of familiar words costs the same, empty or not."""
+    """Measure one text's 27 figures of Context-Tester; a familiar-word list changes no cost."""
     from contextcliff_dagster.extensions.continuation.compat.metrics import text_metrics
 
     start = time.process_time()
@@ -108,7 +108,7 @@ def measure_compat(text: str) -> tuple[float, float]:
 
 
 def show_metrics(given: argparse.Namespace) -> None:
-    """Seconds of CPU and on the clock; the first calls, with imports, are left out."""
+    """Print CPU and wall seconds; the first calls, with imports, are left out."""
     from contextcliff_dagster.extensions.continuation.prose.embedders import local_files
 
     texts = generations(given.generations)
@@ -128,7 +128,7 @@ def show_metrics(given: argparse.Namespace) -> None:
 
 
 def human_passages(folders: list[Path], words: int, most: int = 1 << 30) -> dict[str, list[str]]:
-    """Text -> consecutive passages of so many words."""
+    """Return text -> consecutive passages of ``words`` words, at most ``most``."""
     from contextcliff_dagster.extensions.continuation.prose.words import read_prose
 
     passages = {}
@@ -140,7 +140,7 @@ def human_passages(folders: list[Path], words: int, most: int = 1 << 30) -> dict
 
 
 def broken(text: str, how: str, seed: int) -> str:
-    """``text`` with its second half, or all of it, broken."""
+    """Return ``text`` with its second half, or all of it, broken."""
     rng = random.Random(seed)
     words = text.split()
     half = len(words) // 2
@@ -184,7 +184,7 @@ def tag(pair: tuple[str, str | None]) -> str:
 
 
 def extremes(passages: list[str]) -> dict[str, float]:
-    """The value of each sign that is nearest to its limit, or furthest beyond."""
+    """Return each sign's most extreme value: nearest to its limit or furthest beyond it."""
     from contextcliff_dagster.extensions.continuation.prose.collapse import RULES, signs_of
     from contextcliff_dagster.extensions.continuation.prose.words import read_prose
 

@@ -1,12 +1,12 @@
-"""How often intervals hold the truth, and verdicts of no difference are wrong.
+"""Coverage of the intervals, and error rates of "no decline" and "no difference" verdicts.
 
     python benchmarks/continuation.py coverage [--studies 1000] [--jobs 2]
     python benchmarks/continuation.py arms [--studies 1000] [--jobs 2]
 
-Simulated studies, with texts, passages and rounds drawn anew. "coverage": how many of the 95%
-intervals of the mean and of the decline at the largest size hold the truth, and how many locations
-hold the step; how many studies are called free of decline. Where the decline is exactly the margin
-at the largest size alone, the last is the error rate of that verdict in the worst case.
+Texts, passages and rounds are drawn anew for each simulated study. "coverage": how many 95%
+intervals of the mean and of the decline at the largest size contain the truth, how many locations
+contain the step, and how many studies are called free of decline. If the decline is exactly the
+margin, at the largest size only, that last share is the verdict's worst-case error rate.
 
 "arms": verdicts on arms of the same passages that do not differ, and on one that is worse by
 exactly the margin at the largest size alone.
@@ -38,7 +38,7 @@ SETTINGS = AnalysisSettings(resamples=500)
 
 
 def worse(kind: Spoiled, *, passages: int, texts: int, mu: float = 0.0) -> SimulatedStudy:
-    """Of exactly the margin at the largest size alone: of the score, looped of the share."""
+    """Return effects that are worse by exactly the margin, at the largest size only."""
     whole = mean_score(mu)
     lost = 1.0 if kind == "looped" else whole - mean_score(mu, kind)
     return SimulatedStudy(
@@ -52,7 +52,7 @@ def worse(kind: Spoiled, *, passages: int, texts: int, mu: float = 0.0) -> Simul
 
 
 class Held(NamedTuple):
-    """What one study held, 1 or 0; NaN where there is nothing to hold."""
+    """Which truths one study's intervals contain, 1 or 0; NaN if there is no interval."""
 
     mean: float
     decline: float
@@ -120,7 +120,7 @@ def _named(study: SimulatedStudy) -> str:
 
 
 def arms_of(study: SimulatedStudy, arms: int, seed: int) -> list[str]:
-    """Verdicts on arms that share texts, passages and sizes' effects, not rounds."""
+    """Return verdicts on arms that share texts, passages and size effects, but not rounds."""
     many = replace(study, rounds=arms * study.rounds)
     # The same seed gives the same latent scores, spoiled or not: the first arm is the clean one.
     clean, spoiled = (

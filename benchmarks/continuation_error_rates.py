@@ -1,4 +1,4 @@
-"""How often the conclusions of `continuation` are right, on studies of known truth.
+"""Error rates of the conclusions of `continuation`, on studies of known truth.
 
     python benchmarks/continuation.py null [--studies 1000] [--jobs 2]
     python benchmarks/continuation.py planted [--studies 200] [--jobs 2]
@@ -9,7 +9,7 @@ novels in data/prose (`make prose`), through collapse, score and analysis
 (continuation_prose_studies.py): a study's authors' passages and its "generations" are other
 passages of the same novel, whatever the size.
 
-"null": share of studies that show a decline or a collapse where there is none.
+"null": share of studies that show a decline or a collapse although there is none.
 
 "planted": a share of the generations, from a size on that is drawn for each study, is looped (eight
 words for ever after a quarter of the passage), simplified (words of more than six letters left out,
@@ -63,7 +63,7 @@ def verdict_of(study: SimulatedStudy, source: str, seed: int) -> str:
 
 
 def planted_of(study: SimulatedStudy, source: str, seed: int) -> tuple[str, int, int, int]:
-    """Verdict; locations, how many hold the step, how many steps wide they are together."""
+    """Return the verdict, and of the locations: number, number with the step, total width."""
     rng = np.random.default_rng((seed, study.passages, len(study.spoiled)))
     step = SIZES.index(int(rng.choice(SIZES[1:])))
     result = analysed(study, source, seed)
@@ -79,7 +79,7 @@ def planted_of(study: SimulatedStudy, source: str, seed: int) -> tuple[str, int,
 
 
 def planned(study: SimulatedStudy, source: str) -> tuple[SimulatedStudy, float]:
-    """The study with as many passages as its loss needs, and that loss; seen in one study."""
+    """Return the study with the passages its loss needs, and that loss, from one pilot study."""
     rng = np.random.default_rng(99)
     draw = SimulatedStudy.draw if source == "simulated" else prose_study
     many = replace(study, passages=40)
@@ -97,7 +97,7 @@ def planned(study: SimulatedStudy, source: str) -> tuple[SimulatedStudy, float]:
 
 
 def prepared() -> None:
-    """Read the novels before processes fork, and compare some records with those of the product."""
+    """Read the novels before processes fork, and check some records against the product's."""
     novels()
     study = SimulatedStudy(passages=16, rounds=3, share=0.5, from_size=SIZES[0])
     found = [agreement(replace(study, spoiled=kind), 1) for kind in KINDS]

@@ -1,9 +1,9 @@
 """Studies of continuations made of real prose: texts through collapse, score and analysis.
 
-Passages of 200 words of the novels in data/prose (`make prose`). A quarter of them makes the noise
-floor, another is what authors wrote and what models "write". Each record is what
-`scoring.score_rows` makes of the same text; `agreement` counts that. What depends on a text alone
-(its metrics, its collapse) is worked out once, as passages are drawn again and again.
+Passages have 200 words and come from the novels in data/prose (`make prose`). A quarter of them
+forms the noise floor, another serves as authors' texts and as texts that models "write". Each
+record equals the result of `scoring.score_rows` for the same text; `agreement` counts this. Values
+of a text alone (metrics, collapse) are computed once, because passages are drawn repeatedly.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COLUMNS = ["text", "passage", "context_tokens", "round", "arm", "score", "collap
 
 @dataclass
 class Written:
-    """A text as a model may have written it.
+    """A text that stands for a model's continuation.
 
     Attributes:
         plain: a passage of the same language that shows no sign of collapse.
@@ -47,7 +47,7 @@ class Written:
 
     @cached_property
     def tag(self) -> Collapse:
-        """Its collapse after any passage that shows no sign of one."""
+        """Return its collapse tag after a passage that shows no sign of collapse."""
         return collapse_of(self.text, self.plain)
 
     def metrics(self, words: int) -> ProseMetrics:
@@ -58,14 +58,14 @@ class Written:
 
 @dataclass
 class Novels:
-    """The authors' passages by number, their novels, and each passage as it is and spoiled."""
+    """The authors' passages by number, their novels, and each passage intact and spoiled."""
 
     authors: Authors
     novel: np.ndarray[Any, np.dtype[np.int64]]
     written: Sequence[dict[Kind, Written]]
 
     def record(self, one: Written, passage: int) -> tuple[float | None, str]:
-        """Score and collapse of a text after a passage, as `score_rows` has them."""
+        """Return score and collapse of a text after a passage, as `score_rows` computes them."""
         author = self.authors.after[str(passage)]
         tag = one.tag
         if tag and self.written[passage][""].tag:
@@ -80,7 +80,7 @@ class Novels:
 
 
 def spoil(words: Sequence[str], kind: Kind, rng: np.random.Generator) -> str:
-    """The passage as it is, or one of three ways worse."""
+    """Return the passage unchanged, or spoiled in one of three ways."""
     if kind == "looped":
         start = int(rng.integers(WORDS // 4, WORDS - 8))
         kept = list(words[: WORDS // 4])
@@ -95,7 +95,7 @@ def spoil(words: Sequence[str], kind: Kind, rng: np.random.Generator) -> str:
 
 
 def _passages(text: str) -> list[str]:
-    """Consecutive passages of `WORDS` words."""
+    """Return the consecutive passages of `WORDS` words."""
     whole = read_prose(text)
     ends = [*map(int, whole.starts[WORDS::WORDS])]
     return [whole.text[a:b].strip() for a, b in zip([0, *ends], ends, strict=False)]
@@ -103,7 +103,7 @@ def _passages(text: str) -> list[str]:
 
 @cache
 def novels() -> Novels:
-    """The novels, once in a process."""
+    """Read the novels, once per process."""
     from tools.fetch_prose import prose_folder
 
     rng = np.random.default_rng(0)
@@ -132,7 +132,7 @@ def novels() -> Novels:
 def drawn_texts(
     study: SimulatedStudy, rng: np.random.Generator
 ) -> list[tuple[int, int, int, Written]]:
-    """Author's passage, size, round and text: other passages of the novel, some of them spoiled."""
+    """Yield author's passage, size, round and text; texts are other passages, some spoiled."""
     known = novels()
     drawn = []
     for author in rng.choice(len(known.novel), study.passages, replace=False):
@@ -148,7 +148,7 @@ def drawn_texts(
 
 
 def prose_study(study: SimulatedStudy, rng: np.random.Generator) -> pd.DataFrame:
-    """As `SimulatedStudy.draw`, with passages of novels, their real scores and collapses."""
+    """Draw a study like `SimulatedStudy.draw`, with real passages, scores and collapses."""
     known = novels()
     rows = [
         (f"novel {known.novel[at]}", str(at), tokens, turn, "base", *known.record(one, at))
@@ -158,7 +158,7 @@ def prose_study(study: SimulatedStudy, rng: np.random.Generator) -> pd.DataFrame
 
 
 def agreement(study: SimulatedStudy, seed: int) -> tuple[int, int]:
-    """Records of a study that are those of `score_rows`, and how many there are."""
+    """Return how many records of a study equal those of `score_rows`, and how many there are."""
     known = novels()
     drawn = drawn_texts(study, np.random.default_rng(seed))
     ours = prose_study(study, np.random.default_rng(seed))

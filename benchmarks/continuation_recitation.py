@@ -1,8 +1,8 @@
 """How often human prose is called recited: `benchmarks/continuation.py recitation`.
 
-In the place of every continuation stands a passage from another place of the same novel
-(data/prose, `make prose`), which repeats the next text of its author by chance alone. Points,
-passages that show what is shared by chance, and the warning are those of the product.
+Every continuation is replaced by a passage from elsewhere in the same novel (data/prose,
+`make prose`), which repeats its author's next text by chance only. Points, passages for chance
+overlap, and the warning are those of the product.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _NOTHING = Overlap(0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Novel:
-    """Consecutive passages, and what those share that have a run of eight words in common."""
+    """Consecutive passages of a novel, with overlaps of those sharing eight words in a row."""
 
     passages: Sequence[str]
     shared: Mapping[tuple[int, int], Overlap]
 
     def overlap(self, a: int, b: int) -> Overlap:
-        """Of a continuation ``a`` with its author ``b``; of fewer than eight words in a row none,
-        since no rule looks at less."""
+        """Return the overlap of continuation ``a`` with author's text ``b``; none for fewer than
+        eight words in a row, because no rule uses shorter runs."""
         return self.shared.get((a, b), _NOTHING)
 
 
@@ -61,7 +61,7 @@ def read_novel(text: str, words: int) -> Novel:
 
 
 def chance_of(novel: Novel, human: Sequence[int]) -> ChanceOverlap:
-    """As `chance_overlap`, of what is known already."""
+    """Return the chance overlap like `chance_overlap`, from the stored overlaps."""
     count = len(human)
     pairs = [(i, i + 2) for i in range(count - 2)]
     pairs += [(i, i + count // 2) for i in range((count + 1) // 2) if 2 < count // 2 < count - i]
@@ -71,7 +71,7 @@ def chance_of(novel: Novel, human: Sequence[int]) -> ChanceOverlap:
 
 
 def draw(novel: Novel, rng: np.random.Generator) -> tuple[int, bool]:
-    """Continuations of one study that are called recited, and whether its report warns."""
+    """Return how many continuations of one study are called recited, and if its report warns."""
     count = len(novel.passages)
     stretches = np.array_split(np.arange(count), POINTS)
     points = [int(rng.choice(one)) for one in stretches]
@@ -89,7 +89,7 @@ def draw(novel: Novel, rng: np.random.Generator) -> tuple[int, bool]:
 
 
 def agrees(novel: Novel) -> bool:
-    """Whether the short way finds what the product finds, of the first passages."""
+    """Return whether the stored overlaps agree with the product on the first passages."""
     some = list(range(min(12, len(novel.passages))))
     ours = chance_of(novel, some)
     theirs = chance_overlap([novel.passages[one] for one in some])

@@ -1,4 +1,4 @@
-"""How often a loss over length is distinguished from harder questions by the evidence alone.
+"""Error rates of telling a loss over length from harder questions by the evidence-only control.
 
     python benchmarks/controls.py [--runs 200] [--jobs 2]
 
@@ -37,7 +37,7 @@ COUNT = 300
 
 
 def draw(rng: np.random.Generator, planted: str) -> tuple[pd.DataFrame, pd.DataFrame, float]:
-    """Measured records, those with the evidence alone, and the drop that reading causes."""
+    """Draw records, those with the evidence alone, and the drop that reading causes."""
     tokens = np.sort(np.exp(rng.uniform(np.log(40), np.log(5_900), COUNT)).astype(np.int64))
     far = np.arange(COUNT) >= COUNT * rng.uniform(0.30, 0.75)
     harder = {"harder": rng.uniform(0.40, 0.60), "both": rng.uniform(0.10, 0.30)}.get(planted, 0.0)
@@ -58,7 +58,7 @@ def draw(rng: np.random.Generator, planted: str) -> tuple[pd.DataFrame, pd.DataF
 
 
 def judge(seed: int, planted: str) -> tuple[str, bool, float, bool]:
-    """What is called, whether a loss was found, the drop's error, whether its interval holds."""
+    """Judge one data set: the call, whether a loss was found, the drop's error and coverage."""
     rng = np.random.default_rng((seed, PLANTED.index(planted)))
     measured, alone, reading = draw(rng, planted)
     settings = AnalysisSettings()

@@ -1,10 +1,10 @@
-"""How often the drawn band of `cliffs.json` holds the curve, and the scatter test is right.
+"""Coverage of the curve's band in `cliffs.json`, and error rates of the scatter test.
 
     python benchmarks/curve_bands.py [--runs 300] [--jobs 2]
 
 Ten bins of 20 documents over log-uniform lengths of 40 to 5,900 tokens. Curves: flat, a step, a
 logistic ramp, a shelf that no logistic follows, a mild line, a dip. Scores: 0/1; graded (beta,
-concentration 4); four 0/1 questions a document that share its chance (correlation .2).
+concentration 4); four 0/1 questions per document that share its chance (correlation .2).
 
 "holds": share of 60 lengths at which the band (nominally 95% at each) holds the true mean; "all":
 share of bands that do at every length; "width": mean width. "scatter": share of graded data sets in
@@ -79,7 +79,7 @@ def draw(rng: np.random.Generator, curve: str, scores: str, uneven: bool = False
 
 
 def band(seed: int, curve: str, scores: str) -> tuple[float, float]:
-    """Share of the lengths at which it holds the truth, and its mean width."""
+    """Return the share of lengths at which the band contains the truth, and its mean width."""
     rng = np.random.default_rng((seed, list(CURVES).index(curve), SCORES.index(scores)))
     points = curve_points(fit_falling_curve(draw(rng, curve, scores), BASELINE_SHARE), 0.95)
     truth = CURVES[curve](np.array([point.tokens for point in points], dtype=float))

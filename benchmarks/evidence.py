@@ -1,11 +1,11 @@
-"""How often the position of the evidence is reported to matter, with and without a real effect.
+"""Error rate and power of the test of evidence position.
 
     python benchmarks/evidence.py [--runs 400] [--jobs 2]
 
-Documents of log-uniform lengths of 40 to 6,000 tokens, chances of .85 falling to .55 over the
-lengths, places uniform. "middle": .25 lower where the evidence is in the middle fifth;
-"with length": late evidence in long documents, no effect of the place. Questions of one document
-share a luck of .2 (SD), or their place.
+Documents have log-uniform lengths of 40 to 6,000 tokens, chances that fall from .85 to .55 with
+length, and uniform evidence positions. "middle": the chance is .25 lower if the evidence is in the
+middle fifth; "with length": evidence is late in long documents, without an effect. Questions on one
+document share a random effect of .2 (SD), or their position.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def draw(rng: np.random.Generator, planted: str, design: str) -> pd.DataFrame:
 
 
 def one(seed: int, planted: str, design: str) -> tuple[bool, bool]:
-    """Whether p <= .05, and whether it is the middle that differs most."""
+    """Return whether p <= .05, and whether the middle differs most."""
     rng = np.random.default_rng((seed, PLANTED.index(planted), list(DESIGNS).index(design)))
     sample = clean_records(draw(rng, planted, design), [])
     curve = evidence_curve(sample, "evidence_position", AnalysisSettings(resamples=100))

@@ -1,11 +1,11 @@
-"""Whether the cap that is expected of more data is the cap that more data have.
+"""Comparison of the cap expected of more data with the cap that more data give.
 
     python benchmarks/expected_caps.py [--runs 12]
 
-0/1 scores, one a document, ten bins of 20 over log-uniform lengths of 40 to 5,900 tokens. Per data
-set: the median cap that `robustness.sample_size` expects of 1, 2, 4 and 8 times as many; next to
-it, the caps of independent data sets of those sizes. Medians over the runs, with the quartiles of
-what is expected.
+Data: 0/1 scores, one per document, ten bins of 20 over log-uniform lengths of 40 to 5,900 tokens.
+For each data set, the median cap that `robustness.sample_size` expects of 1, 2, 4 and 8 times the
+data is compared with the caps of independent data sets of those sizes. Printed are medians over the
+runs, with quartiles of the expected caps.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Libraries that read text out of files, compared: licence, size, start, speed, quality.
+"""Comparison of libraries that extract text from files: licence, size, start, speed, quality.
 
-Every library reads the same files, written here with a text of words that occur once each, in a
-process of its own. *Kept* is the share of those words that come out whole and in their order (the
-longest run of them that ascends), *added* what comes out besides, as a share of the words.
-*Installed* counts a library with all that it requires, *start* is its import in a fresh process.
+Every library reads the same files in its own process; this program writes them with words that
+occur once each. *Kept* is the share of the words extracted whole and in order (longest ascending
+run), *added* the extra words as a share of the words. *Installed* is the size of a library with its
+dependencies, *start* its import time in a fresh process.
 
 Run: ``python benchmarks/extraction.py [KIND ...]``, a kind being also ``encodings``. Libraries that
 are not installed are listed as missing; an environment with all of them::
@@ -146,7 +146,7 @@ def markitdown(kind: str) -> Callable[[bytes], str]:
 
 
 class Peer(NamedTuple):
-    """A library: its distribution, the module that loads it, and how to read with it."""
+    """A library: its distribution, its module, and the function that reads with it."""
 
     distribution: str
     module: str
@@ -189,7 +189,7 @@ PEERS = {
 
 
 def pdf_file(words: list[str]) -> bytes:
-    """Half of the pages in one column, half in two, and a table at the end."""
+    """Return a PDF: half the pages in one column, half in two, and a table at the end."""
     from reportlab.lib.pagesizes import A4
     from reportlab.pdfgen import canvas
 
@@ -214,7 +214,7 @@ def pdf_file(words: list[str]) -> bytes:
 
 
 def html_file(words: list[str]) -> bytes:
-    """Paragraphs with words parted by inline tags, lists, tables, scripts and styles."""
+    """Return HTML with words split by inline tags, lists, tables, scripts and styles."""
     parts = []
     for at in range(0, len(words), 40):
         w = words[at : at + 40]
@@ -230,7 +230,7 @@ def html_file(words: list[str]) -> bytes:
 
 
 def docx_file(words: list[str]) -> bytes:
-    """Paragraphs, and of each 400 words a table, a link, a content control and a text box."""
+    """Return a DOCX: paragraphs and, every 400 words, a table, link, content control, text box."""
     parts = []
     for at in range(0, len(words), 400):
         w = words[at : at + 400]
@@ -254,7 +254,7 @@ def docx_file(words: list[str]) -> bytes:
 
 
 def epub_file(words: list[str]) -> bytes:
-    """Pages whose order in the archive is another than the spine's."""
+    """Return an EPUB whose pages are ordered differently in archive and spine."""
     return made.epub(
         [
             made.xhtml("<h1>{}</h1><p>{}</p>".format(*page.split(" ", 1)))
@@ -264,7 +264,7 @@ def epub_file(words: list[str]) -> bytes:
 
 
 def encodings() -> None:
-    """Of short texts in older encodings, how many does each detector read right?"""
+    """Print how many short texts in older encodings each detector reads correctly."""
 
     def chardetng(data: bytes) -> str:
         import chardetng_py
@@ -308,7 +308,7 @@ N_WORDS = {"pdf": 20_000, "html": 40_000, "docx": 40_000, "epub": 40_000}
 
 
 def kept_and_added(text: str, words: list[str]) -> tuple[float, float]:
-    """Share of the words that are in the text, in order; and what else is there, per word."""
+    """Return the share of words found in order, and the number of other words per word."""
     places = {word: at for at, word in enumerate(words)}
     words_read = re.findall(r"\w+", text)
     tails: list[int] = []
@@ -319,7 +319,7 @@ def kept_and_added(text: str, words: list[str]) -> tuple[float, float]:
 
 
 def installed_mb(distribution: str, seen: set[str] | None = None) -> float:
-    """Size of a distribution with all that it requires, in MB."""
+    """Return the size of a distribution with its dependencies, in MB."""
     seen = set() if seen is None else seen
     name = re.sub(r"[-_.]+", "-", distribution).lower()
     if name in seen or name.startswith("("):
@@ -344,7 +344,7 @@ def licence(distribution: str) -> str:
 
 
 def measure_one(kind: str, at: int, path: str) -> None:
-    """In a process of its own: import, read, and print the figures as JSON."""
+    """Import a library in this process, read a file, and print the figures as JSON."""
     chosen = PEERS[kind][at]
     start = time.process_time()
     import_module(chosen.module)

@@ -1,10 +1,10 @@
-"""Seconds until a command shows its first sign of life, on a pipe and on a terminal.
+"""Seconds until a command writes its first output, on a pipe and on a terminal.
 
     python benchmarks/first_sign.py [--runs 3] [--busy 2]
 
-Each command starts in a process of its own and is ended at its first byte on stderr or stdout.
-``cold``: without compiled modules, as right after an installation. ``busy``: so many processes
-that do nothing but compute run at the same time. Exit code 1 where one takes more than 2 s.
+Each command runs in its own process and is stopped at its first byte on stderr or stdout.
+``cold``: without compiled modules, as right after an installation. ``busy``: number of processes
+that only compute at the same time. Exits with 1 if a command takes more than 2 s.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COMMANDS = ("profile quick", "prepare quick", "report quick", "analyze scores.cs
 
 
 def first_byte_s(command: Sequence[str], *, terminal: bool, cold: bool) -> float:
-    """Seconds from the start of the process to its first byte."""
+    """Return the seconds from the start of the process to its first byte."""
     with tempfile.TemporaryDirectory() as folder:
         rows = (f"{length},{int(length < 3_000)}" for length in range(100, 6_000, 30))
         (Path(folder) / "scores.csv").write_text("\n".join(["length_tokens,score", *rows]))

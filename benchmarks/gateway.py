@@ -1,11 +1,11 @@
-"""What holding a request against the cap costs a gateway.
+"""Cost to a gateway of checking a request against the cap.
 
     python benchmarks/gateway.py
 
-Prompts of Python's own source code, of about so many tokens. "bytes" is a prompt that is within the
-cap by its length in bytes, which is not counted further; "counted" one that is. "ASGI" adds reading
-the body as JSON, and, for long ones, handing it to a thread. Medians of 15, after one that opens
-the tokenizer.
+Prompts are Python source code of several lengths. A "bytes" prompt is within the cap by its bytes
+alone, so its tokens are not counted; a "counted" prompt needs counting. "ASGI" adds parsing the
+body as JSON and, for long bodies, handing it to a thread. Figures are medians of 15 requests, after
+one that loads the tokenizer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How often the drop's interval holds the truth, and caps exceed it, where the spread is estimated.
+"""Coverage of the drop's interval, and rate of unsafe caps, with an estimated spread.
 
     python benchmarks/graded_coverage.py [--runs 400] [--judged 100] [--jobs 2]
 
-0/1 scores of one question a document have a known variance; graded scores, averages of replicates
+0/1 scores of one question per document have a known variance; graded scores, averages of replicates
 and several questions on one document have one that must be estimated from the documents, few or
 many. The truth falls from .7 to .4 (43%), as a step or over a logistic width, at the middle of the
 log lengths; 3 to 20 documents a bin, 5 or 10 bins. Kinds of scores, with the dispersion of a
@@ -16,7 +16,7 @@ document's sum relative to the binomial one:
 
 Coverage: share of drop intervals (nominal 95%) that hold the truth, over all data sets and over
 those of the judged that are a cliff or a decline and so print it. Unsafe: share of caps
-beyond the length at which 30% is lost. Shares come with their 95% limits (Wilson).
+beyond the length at which 30% is lost. Shares have 95% limits (Wilson).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SETTINGS = AnalysisSettings(permutations=199, resamples=100)
 KINDS = ("f1", "narrow", "wide", "replicates", "questions")
 SHAPES = ("step", "ramp")
 DESIGNS = ((10, 3), (5, 5), (10, 5), (5, 10), (10, 10), (10, 20))
-"""Bins, documents a bin."""
+"""Number of bins, and documents per bin."""
 SHORTEST, LONGEST, MIDDLE, WIDTH = 40, 5_900, 486, 0.25
 TOP, BOTTOM = 0.7, 0.4
 PRINTED = (Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DECLINE)
@@ -66,7 +66,7 @@ def true_length(shape: str) -> float:
 
 
 def scores(rng: np.random.Generator, kind: str, mean: Floats) -> tuple[Floats, Floats]:
-    """Examples and summed scores of documents (D) whose true mean is ``mean``."""
+    """Draw examples and summed scores of documents (D) with true mean ``mean``."""
     one = np.ones(len(mean))
 
     def beta(concentration: float, of: Floats = mean) -> Floats:
@@ -92,7 +92,7 @@ def draw(rng: np.random.Generator, kind: str, shape: str, design: tuple[int, int
 def one(
     seed: int, kind: str, shape: str, design: tuple[int, int], judged: int
 ) -> tuple[bool, bool | None, bool | None, float]:
-    """Interval holds the truth; the printed one does (``None``: none printed); cap is unsafe."""
+    """Return whether the interval covers, the printed one does (or None), the cap is unsafe."""
     rng = np.random.default_rng((seed, KINDS.index(kind), SHAPES.index(shape), *design))
     documents = draw(rng, kind, shape, design)
     ends = documents.length_tokens[[0, -1]].astype(float)

@@ -1,8 +1,8 @@
-"""200 mixed files, 40 of them broken or hostile: all accounted for, within a minute, on 2 workers.
+"""Reading of 200 mixed files, 40 of them broken or hostile, within a minute on 2 workers.
 
 The good ones (PDF, DOCX, EPUB, HTML, Markdown, text in several encodings, source code; from a
 paragraph to a book) are written with words that occur once each and must come back with all of
-them in order. Run: ``python benchmarks/hostile_folder.py [WORKERS]``; exits 1 where a file is not
+them in order. Run: ``python benchmarks/hostile_folder.py [WORKERS]``; exits with 1 if a file is not
 accounted for, a good one is not read whole, or it takes longer than 60 s.
 """
 
@@ -27,7 +27,7 @@ FILES = 200
 
 
 def good_file(number: int) -> tuple[str, bytes, list[str]]:
-    """Name, content and words of one file; sizes from 30 words to 60,000."""
+    """Return name, content and words of one file of 30 to 60,000 words."""
     words = made.words(int(30 * 10 ** (number % 12 * 0.3)), first=number)
     lines = made.paragraphs(words, 10)
     text = "\n".join(lines)
@@ -81,7 +81,7 @@ def main(workers: int | None = 2) -> int:
 
 
 def hash_of(name: str) -> int:
-    """An order that mixes the files, the same in every run."""
+    """Return a sort key that mixes the files in the same order every run."""
     return sum(ord(letter) * 31**at for at, letter in enumerate(name[::-1])) % 9973
 
 

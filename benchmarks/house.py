@@ -1,11 +1,10 @@
-"""How the code is laid out, in figures, each next to its limit.
+"""Figures on the structure of the code, each next to its limit.
 
     python benchmarks/house.py [--list]
 
-Import cycles are between modules at run time, wherever in a file they are; a second count adds the
-imports for type checkers. Lines are of the product: the package and tools/, without tests and
-schemas. `--list` names every cycle, large folder, long file and long function. Exit code 1 where a
-limit is broken.
+Import cycles count run-time imports anywhere in a file; a second count adds imports for type
+checkers. Lines of code include the package and tools/, without tests and schemas. `--list` names
+every cycle, large folder, long file and long function. Exits with 1 if a limit is exceeded.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE, TESTS = "contextcliff_dagster", "contextcliff_dagster_tests"
 EXTENSIONS = f"{PACKAGE}/extensions"
 HELPERS_OF_TESTS = (f"{TESTS}.support.", f"{TESTS}.extensions.")
-"""Benchmarks may use what tests share, those of an extension its own."""
+"""Test modules that benchmarks may import: shared helpers and an extension's own."""
 # What the product has come to. Raising one takes a sentence of reason in docs/architecture.md.
 MOST_LINES, MOST_CORE_LINES, MOST_FILES = 111_700, 82_850, 480
 MOST_IMPORTS, MOST_TYPED_CYCLES = 90, 2
@@ -30,7 +29,7 @@ MOST_LONG_FUNCTIONS = 1  # `profile_model` puts a whole result together
 
 
 class Figure(NamedTuple):
-    """One line of the table; a ``limit`` of None is shown and not judged."""
+    """One line of the table; a figure with ``limit`` None is shown but not checked."""
 
     name: str
     value: int
@@ -39,7 +38,7 @@ class Figure(NamedTuple):
 
 
 def modules() -> dict[str, Path]:
-    """Every module of the package and of tools/ by its name; a folder's is its `__init__`."""
+    """Return module name -> path for the package and tools/; a folder maps to its `__init__`."""
     named = {}
     for folder in (PACKAGE, "tools"):
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -49,7 +48,7 @@ def modules() -> dict[str, Path]:
 
 
 def run_time_nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes but those under `if TYPE_CHECKING`."""
+    """Yield all nodes except those under `if TYPE_CHECKING`."""
     for child in ast.iter_child_nodes(tree):
         if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
             for other in child.orelse:
@@ -60,7 +59,7 @@ def run_time_nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def imported(nodes: Iterable[ast.AST]) -> set[str]:
-    """Dotted paths of all modules and names that ``nodes`` import."""
+    """Return the dotted paths of all modules and names that ``nodes`` import."""
     paths: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -74,7 +73,7 @@ def import_graph(
     trees: dict[str, ast.AST],
     nodes: Callable[[ast.AST], Iterable[ast.AST]] = run_time_nodes,
 ) -> dict[str, set[str]]:
-    """module -> modules that it imports: the longest known prefix of what an import names."""
+    """Return module -> imported modules, each the longest known prefix of an imported path."""
     graph: dict[str, set[str]] = {}
     for name, tree in trees.items():
         graph[name] = set()
@@ -87,7 +86,7 @@ def import_graph(
 
 
 def import_cycles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Sets of modules that import each other, directly or through others (Tarjan 1972)."""
+    """Return the sets of modules that import each other, directly or not (Tarjan 1972)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -115,7 +114,7 @@ def import_cycles(graph: dict[str, set[str]]) -> list[list[str]]:
 
 
 def files_per_folder(paths: Iterable[Path]) -> dict[str, int]:
-    """Python files of each folder, largest first, `__init__` not counted."""
+    """Count the Python files of each folder except `__init__`, largest first."""
     counts: dict[str, int] = {}
     for path in paths:
         if path.name != "__init__.py":
@@ -125,7 +124,7 @@ def files_per_folder(paths: Iterable[Path]) -> dict[str, int]:
 
 
 def imports_of_tests(paths: Iterable[Path], allowed: tuple[str, ...]) -> list[str]:
-    """Imports of test modules, and of the tests' package but for ``allowed``, type checks too."""
+    """Return imports of tests outside ``allowed``, including imports for type checkers."""
     places = []
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -145,7 +144,7 @@ def imports_of_tests(paths: Iterable[Path], allowed: tuple[str, ...]) -> list[st
 
 
 def long_functions(named: dict[str, Path], trees: dict[str, ast.AST]) -> list[str]:
-    """Functions of more than `LONG_FUNCTION` lines, signature and docstring not counted."""
+    """Return the functions with more than `LONG_FUNCTION` lines after signature and docstring."""
     places = []
     for name, tree in trees.items():
         for node in ast.walk(tree):
@@ -158,7 +157,7 @@ def long_functions(named: dict[str, Path], trees: dict[str, ast.AST]) -> list[st
 
 
 def lines_of_imports(tree: ast.AST) -> int:
-    """Lines of import statements, wherever they are."""
+    """Count the lines of import statements anywhere in the file."""
     imports = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
     return sum((node.end_lineno or node.lineno) - node.lineno + 1 for node in imports)
 

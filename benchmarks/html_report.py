@@ -1,4 +1,4 @@
-"""Size and cost of report.html: three models on 1,000 examples each, without and with answers.
+"""Size and cost of report.html: three models with 1,000 examples each, without and with answers.
 
     python benchmarks/html_report.py [--libraries]
 
@@ -47,7 +47,7 @@ LIBRARIES = {
 
 
 def pages() -> None:
-    """The page's size and what building it costs, once modules are imported."""
+    """Print the page's size and the cost of building it, after imports."""
     texts = {"short": None, "5,000 characters": lambda i: "word " * 1_000}
     redact = partial(without_secrets, secrets=secrets_of(os.environ))
     for name, text in texts.items():
@@ -69,7 +69,7 @@ def pages() -> None:
 
 
 def libraries() -> None:
-    """Bytes of each library, bundled and minified."""
+    """Return the bytes of each library, bundled and minified."""
     ours = b"".join(
         (ASSETS / name).read_bytes() for name in ("page.js", *Interactive(None).scripts)
     )

@@ -18,7 +18,7 @@ OURS = "from contextcliff_dagster.definitions import defs; defs().get_repository
 
 
 def cpu_seconds(code: str) -> float:
-    """User and system time of a fresh interpreter that runs ``code``."""
+    """Return user plus system time of a fresh interpreter that runs ``code``."""
     command = [sys.executable, "-c", f"{code}\nimport time\nprint(time.process_time())"]
     with tempfile.TemporaryDirectory() as store:
         environment = {**os.environ, "CONTEXTCLIFF_HOME": store}

@@ -1,4 +1,4 @@
-"""The number behind servers that word and report everything differently.
+"""Comparison of the cap measured behind servers with different wire formats and reports.
 
     python benchmarks/kinds_of_server.py [KIND ...]
 
@@ -31,7 +31,7 @@ from contextcliff_dagster_tests.support.servers.strange_server import (
 
 
 def measured(kind: Kind, folder: Path) -> tuple[dict[str, Any] | None, list[int]]:
-    """The result of two runs of the command, None where they refuse; requests of each."""
+    """Run the command twice; return its result (None if refused) and the requests of each run."""
     server, sent = StrangeServer(kind), []
     table = questions(folder / "q.jsonl")
     with on_a_thread(server.handle) as url:

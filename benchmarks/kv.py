@@ -1,4 +1,4 @@
-"""KV policies in figures: what they cost and save, and how often the claim of equal score errs.
+"""KV policies: their costs and savings, and the error rate of the claim of equal score.
 
     python benchmarks/kv.py statistics [--simulations 2000]
     python benchmarks/kv.py caps [--simulations 500]
@@ -44,11 +44,11 @@ DROPS: dict[str, Callable[[Floats], Floats]] = {
     "0.2 over the second quarter": lambda x: 0.2 * ((x > 0.25) & (x <= 0.5)),
     "rising to 0.4": lambda x: 0.4 * x,
 }
-"""Mean drop by rank of length, 0 to 1."""
+"""Planted drops: mean drop by rank of length (0 to 1)."""
 
 
 def planted_pairs(documents: int) -> Pairs:
-    """Single questions on so many documents, log-uniform lengths; the scores are filled in."""
+    """Return one question per document, with log-uniform lengths; scores are filled in later."""
     lengths = np.geomspace(40, 8_000, documents).astype(np.int64)
     ones, bins = np.ones(documents), np.zeros(documents, np.int64)
     side = Side(lengths, ones, ones, bins, True)
@@ -102,7 +102,7 @@ SHARES: dict[str, Callable[[Floats], Floats]] = {
     "from 1 down to 0.2": lambda x: 1.0 - 0.8 * x,
     "from 0.85 down to 0.4": lambda x: 0.85 - 0.45 * x,
 }
-"""What a policy keeps of the whole cache's score, by rank of length, 0 to 1."""
+"""Planted shares of the whole cache's score that a policy keeps, by rank of length (0 to 1)."""
 
 
 def caps(simulations: int) -> None:
@@ -222,7 +222,7 @@ def costs(given: argparse.Namespace) -> None:
         return Recipe().render(SharedText(SENTENCE * sentences), "Where did item 417 go?")
 
     async def measured(engine: Any) -> list[list[Answer]]:
-        """Answers at each length: of none, then of each policy and budget."""
+        """Return the answers at each length: without a policy, then for each policy and budget."""
         counts = [(await engine.count_prompt_tokens(prompt(n))).tokens for n in (1, 11)]
         a_sentence = (counts[1] - counts[0]) / 10
         prompts = [prompt(round(length / a_sentence)) for length in given.lengths]

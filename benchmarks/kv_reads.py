@@ -1,12 +1,12 @@
-"""What is saved by keeping documents that engine `kvpress` has read, over policies and budgets.
+"""Savings from caching documents read by the engine `kvpress`, across policies and budgets.
 
     python benchmarks/kv_reads.py [--model smollm2-135m] [--policies snapkv] [--budgets 0.2 0.4 0.8]
                                   [--documents 4] [--questions 5]
 
-The documents are beginnings of Python files, as those of `make profile-local`; each question is
-asked under each policy and budget, each of these in a worker of its own, as a study does. Once with
-no room on the disk, so that each worker reads all documents, and once with the usual room. Prints
-how many documents were read, CPU and wall seconds, and whether the answers are the same. Needs
+The documents are beginnings of Python files, as in `make profile-local`. Each question is asked
+under each policy and budget, each in its own worker, as in a study: once without disk space for the
+cache, so that every worker reads all documents, and once with the default space. Prints how many
+documents were read, CPU and wall seconds, and whether the answers are the same. Needs
 `make install-kv` and `make local-model`.
 """
 

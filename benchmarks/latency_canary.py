@@ -1,9 +1,9 @@
-"""How well the law of time over length keeps apart what is normal and what is slow.
+"""Separation of normal from slow calls by the law of time over length.
 
-200 calls over log-uniform lengths of 40 to 5,900 tokens whose times are a + b L + c L^2, scattered
-by a lognormal factor; a share of the longest calls takes longer by a factor. Per law: the largest
-median excess of a bin that is normal (should be 0; half of the runs lie below, all below the second
-number), and the smallest of a bin that is slow (should be the factor less 1).
+200 calls have log-uniform lengths of 40 to 5,900 tokens and times a + b L + c L^2 with lognormal
+noise; a share of the longest calls is slower by a factor. Printed for each law: the largest median
+excess of a normal bin (should be 0; median and maximum over runs) and the smallest of a slow bin
+(should be the factor minus 1).
 
     python benchmarks/latency_canary.py [RUNS]
 """

@@ -1,4 +1,4 @@
-"""How often a latency cap is found where there is none, and how near the planted one it lies.
+"""False-alarm rate of latency caps, and their distance from the planted ones.
 
     python benchmarks/latency_caps.py [slowdowns|limits] [--runs 500] [--jobs 2] [--only WORD]
 
@@ -16,9 +16,9 @@ length; "cap within": the same for the cap itself, the first likely change; "bey
 planted length.
 
 ``limits``: the 95th percentile of the times crosses the user's limit at a length drawn from 20 to
-95% of the samples. "beyond": the named length lies above it; "covered": the calls up to the named
-length as a share of those up to the true one, median; "exceeded": the length from which on the
-limit is said to be exceeded lies below the true one; "none": no length is named.
+95% of the samples. "beyond": the reported length is above it; "covered": median share of the calls
+up to the true length that are within the reported one; "exceeded": the length beyond which the
+limit is reported as exceeded is below the true one; "none": no length is reported.
 
 Shares come with their 95% limits (Wilson, exact at 0 and 1).
 """
@@ -120,7 +120,7 @@ LIMITS = (
 
 
 def draw_lengths(rng: np.random.Generator, design: Design) -> Floats:
-    """Lengths of the documents of all bins."""
+    """Draw the lengths of all bins' documents."""
     if rng.random() < 0.5:
         pool = np.exp(rng.uniform(np.log(200), np.log(60_000), 3_000))
     else:
@@ -139,7 +139,7 @@ def draw_lengths(rng: np.random.Generator, design: Design) -> Floats:
 
 
 def law_of(rng: np.random.Generator, design: Design, planted: float) -> Callable[[Floats], Floats]:
-    """Time in ms without noise; by ``factor`` longer beyond ``planted``, and by 50 ms to 5 s."""
+    """Return the time law (ms, no noise), slower by ``factor`` (50 ms to 5 s) past ``planted``."""
     # A constant time crosses a limit nowhere.
     a, b, c = SERVERS[rng.integers(0 if design in DESIGNS or design.factor > 1 else 1, 5)]
 
@@ -157,7 +157,7 @@ def law_of(rng: np.random.Generator, design: Design, planted: float) -> Callable
 
 
 def noise_of(rng: np.random.Generator, design: Design, documents: int) -> Floats:
-    """Standard normal noise of all calls; half its variance is shared within a document."""
+    """Draw standard normal noise of all calls; half the variance is shared within a document."""
     own = rng.normal(0, 1, documents * design.questions)
     if design.questions == 1:
         return own
@@ -170,7 +170,7 @@ def stalled(rng: np.random.Generator, design: Design, ms: Floats) -> Floats:
 
 
 def one_slowdown(seed: int, design: Design) -> tuple[bool, float, float]:
-    """Whether a slowdown was found; its place and its cap over the planted length."""
+    """Return whether a slowdown was found, its place and its cap over the planted length."""
     rng = np.random.default_rng((seed, DESIGNS.index(design)))
     documents = draw_lengths(rng, design)
     planted = float(np.quantile(documents, rng.uniform(*design.place)))
@@ -188,7 +188,7 @@ def one_slowdown(seed: int, design: Design) -> tuple[bool, float, float]:
 
 
 def one_limit(seed: int, design: Design) -> tuple[bool, float, bool, bool]:
-    """Whether the named length is beyond the true one, its reach, exceeded too early, or none."""
+    """Judge the named length: beyond the true one, its reach, exceeded too early, or missing."""
     rng = np.random.default_rng((seed, 1_000 + LIMITS.index(design)))
     documents = draw_lengths(rng, design)
     planted = float(np.quantile(documents, rng.uniform(0.20, 0.85)))
@@ -230,7 +230,7 @@ def one_limit(seed: int, design: Design) -> tuple[bool, float, bool, bool]:
 
 
 def _p95(design: Design, sd: Floats) -> Floats:
-    """95th percentile of the noise factor, stalls included."""
+    """Return the 95th percentile of the noise factor, including stalls."""
     z = np.linspace(0.0, 4.0, 4_001)
     if not design.stalls:
         return np.exp(norm.ppf(0.95) * sd)

@@ -1,4 +1,4 @@
-"""Whether a loaded machine makes latency caps or warnings where no server is slow.
+"""False latency caps and warnings on a loaded machine without a slow server.
 
     python benchmarks/latency_false_caps.py [--runs 20] [--busy CORES] [--keep DIR]
 
@@ -22,7 +22,7 @@ WORDS = ("time to first token", "time to the full answer")
 
 
 def profile(folder: Path) -> tuple[int, int, int]:
-    """Latency caps, warnings on times (printed) and slowdowns of one profile."""
+    """Return latency caps, warnings on times (printed) and slowdowns of one profile."""
     environment = {**os.environ, "CONTEXTCLIFF_HOME": str(folder)}
     command = [sys.executable, "-m", "contextcliff_dagster.cli", "profile", "reference"]
     subprocess.run(command, env=environment, check=True, capture_output=True)

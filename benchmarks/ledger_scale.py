@@ -1,15 +1,15 @@
-"""How large a ledger of long prompts gets, and how long a finished study takes to run again.
+"""Size of a ledger of long prompts, and time to rerun a finished study.
 
     python benchmarks/ledger_scale.py [--calls 10000] [--documents 200] [--kb 400] [--dir DIR]
 
-Documents are cut from the Python standard library's own source, so that they compress as text
-does. Their compressed size is the sum of each document's, by the codec that the ledger uses. The
-answers come from a stub in this process: what is measured is ours alone. The study is then run
-again in a fresh process, with an engine that must not start, by `measure`, and the same number of
-calls over short documents by the command `contextcliff profile`, as a person would.
+Documents are cut from the Python standard library's source, so they compress like text. Their
+compressed size is summed over documents, with the ledger's codec. Answers come from a stub in this
+process, so only this program's own cost is measured. The study is then rerun in a fresh process: by
+`measure`, with an engine that must not start, and, with as many calls over short documents, by the
+command `contextcliff profile`.
 
-Must reach (10,000 calls): ledger at most 3 x the compressed documents; run again in at most 15 s,
-without a call.
+Targets (10,000 calls): ledger at most 3 x the compressed documents; rerun in at most 15 s, without
+a call.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Planned:
 
 
 class Sample:
-    """Documents of equal size, questions dealt out evenly."""
+    """A sample of documents of equal size, with evenly distributed questions."""
 
     def __init__(self, calls: int, documents: int, size: int) -> None:
         texts = _texts(documents, size)
@@ -77,7 +77,7 @@ class Sample:
 
 
 def _texts(number: int, size: int) -> list[str]:
-    """``number`` different texts of ``size`` characters."""
+    """Return ``number`` different texts of ``size`` characters."""
     source = ""
     for path in sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py")):
         if "site-packages" not in path.parts:
@@ -90,7 +90,7 @@ def _texts(number: int, size: int) -> list[str]:
 
 
 class Stub:
-    """Answers at once; refuses to start where nothing is left to ask."""
+    """An engine that answers at once and refuses to start if no call is left."""
 
     window_tokens = None
 
@@ -121,7 +121,7 @@ def entry() -> ModelEntry:
 
 
 def once(folder: Path, sample: Sample, calls: int, may_start: bool = True) -> tuple[float, Any]:
-    """Seconds and summary of measuring what is not measured yet."""
+    """Measure the missing calls; return seconds and summary."""
     started = time.perf_counter()
     with Ledger.open(folder / "state.db") as ledger:
         plan = CallPlan(
@@ -160,7 +160,7 @@ def size_and_rerun(folder: Path, calls: int, documents: int, kb: int) -> None:
 
 
 class Endpoint(BaseHTTPRequestHandler):
-    """Counts what it is asked."""
+    """An HTTP endpoint that counts its requests."""
 
     protocol_version = "HTTP/1.1"
     asked = 0
@@ -193,7 +193,7 @@ class Endpoint(BaseHTTPRequestHandler):
 
 
 def by_command(folder: Path, calls: int) -> None:
-    """A study of short documents, profiled by the command three times."""
+    """Profile a study of short documents with the command, three times."""
     from contextcliff_dagster.reference.warehouse_documents import iter_ledgers
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)

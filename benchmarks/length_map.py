@@ -1,10 +1,10 @@
-"""The length map's figures: speed next to others, memory, exactness, preparation.
+"""Figures of the length map: speed next to other tools, memory, exactness, preparation.
 
     python benchmarks/length_map.py                          # all of it; a quarter of an hour
     python benchmarks/length_map.py --megabytes 100 --memory-only
 
-Speed: MB of UTF-8 text per second of wall time on the cores that there are, each contender in a
-fresh process, one after the other, several times over; the median counts. Beside the length map:
+Speed: MB of UTF-8 text per second of wall time on all cores, each contender in a fresh process, one
+after the other, repeated; the median counts. Besides the length map:
 tiktoken's own batch on two threads, and `datasets.map` with a Hugging Face tokenizer of the same
 vocabulary where `datasets` and `transformers` are installed.
 
@@ -40,7 +40,7 @@ ENCODINGS = ("cl100k_base", "o200k_base")
 
 
 class NaturalCorpus(StreamedCorpus):
-    """This machine's own text, three questions a document."""
+    """A corpus of this machine's own text, three questions per document."""
 
     name = "natural"
 
@@ -76,7 +76,7 @@ except OSError:
 
 
 def peak_mb() -> float:
-    """Peak resident memory of this process in MB."""
+    """Return this process's peak resident memory in MB."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(PEAK_PROGRAM)
@@ -84,7 +84,7 @@ def peak_mb() -> float:
 
 
 def materialize_here(megabytes: float, folder: Path) -> dict[str, Any]:
-    """Generate and materialize; to be run in a fresh process."""
+    """Generate and materialize a corpus; run in a fresh process."""
     from contextcliff_dagster.corpora.materialize import materialize_corpus
 
     began = time.process_time()
@@ -99,7 +99,7 @@ def materialize_here(megabytes: float, folder: Path) -> dict[str, Any]:
 
 
 def count_here(tokenizer_name: str, folder: Path) -> dict[str, Any]:
-    """Build the length map; to be run in a fresh process."""
+    """Build the length map; run in a fresh process."""
     from contextcliff_dagster.sampling.length_map import build_length_map
     from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 
@@ -114,7 +114,7 @@ def count_here(tokenizer_name: str, folder: Path) -> dict[str, Any]:
 
 
 def memory(megabytes: float) -> dict[str, Any]:
-    """Peak memory of materializing and of counting, each above a bare interpreter's."""
+    """Measure peak memory of materializing and counting, less a bare interpreter's."""
 
     def python(*arguments: str) -> str:
         command = [sys.executable, *arguments]
@@ -141,7 +141,7 @@ def memory(megabytes: float) -> dict[str, Any]:
 
 
 def speeds(megabytes: float, folder: Path) -> list[dict[str, Any]]:
-    """MB per CPU second of ours, of the reference library, and of the alternatives at hand."""
+    """Measure MB per CPU second: the length map, the reference library, and installed rivals."""
     from contextcliff_dagster.sampling.tokenizers.tokenizers import (
         TiktokenTokenizer,
         TokenizerJson,
@@ -201,7 +201,7 @@ def speeds(megabytes: float, folder: Path) -> list[dict[str, Any]]:
 
 
 def hugging_counts(tokenizer: Any, texts: list[str]) -> list[int]:
-    """Counts of ``encode_batch_fast``, 64 texts at a time."""
+    """Return token counts from ``encode_batch_fast``, 64 texts at a time."""
     return [
         len(one)
         for at in range(0, len(texts), 64)
@@ -210,7 +210,7 @@ def hugging_counts(tokenizer: Any, texts: list[str]) -> list[int]:
 
 
 def preparation(folder: Path) -> dict[str, Any]:
-    """CPU seconds from nothing to a drawn manifest of 1,200 reference documents."""
+    """Measure CPU seconds to draw a manifest of 1,200 reference documents from scratch."""
     from contextcliff_dagster.corpora.materialize import materialize_corpus
     from contextcliff_dagster.corpora.registry import open_corpus
     from contextcliff_dagster.sampling.bins import BinSpec, make_bins

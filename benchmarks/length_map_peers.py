@@ -1,10 +1,10 @@
-"""One contender a process: our length map, tiktoken's batch, `datasets.map`; same text, same cores.
+"""One contender per process: the length map, tiktoken's batch, `datasets.map`; same text and cores.
 
     python benchmarks/length_map_peers.py CONTENDER FOLDER [tokenizer.json]
 
-FOLDER holds a materialized corpus. What is timed: for "length map", all of it, reading the corpus
-and loading the vocabulary included; for the others counting alone, texts in memory and vocabulary
-loaded, the slow ones on a part of the text (what they lose by loading is not held against them).
+FOLDER holds a materialized corpus. The length map is timed in full, including reading the corpus
+and loading the vocabulary. The others are timed on counting alone, with texts in memory and the
+vocabulary loaded; slow ones count only a part of the text.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ CONTENDERS: dict[str, tuple[str, float]] = {
     "datasets": ("datasets.map, HF tokenizer, rayon's threads", 24),
     "datasets 2": ("datasets.map, HF tokenizer, num_proc=2", 24),
 }
-"""Name -> what it is, and MB of text that it counts."""
+"""Contender's name -> its description, and the MB of text that it counts."""
 
 
 def compare_speeds(folder: Path, repeats: int) -> list[dict[str, Any]]:
-    """Each contender in turn, ``repeats`` times over; medians, and whether all counts agree."""
+    """Run the contenders in turn ``repeats`` times; return medians, and if all counts agree."""
     names = list(CONTENDERS)
     if not all(importlib.util.find_spec(name) for name in ("datasets", "transformers")):
         print("datasets or transformers is not installed: without datasets.map", file=sys.stderr)
@@ -71,7 +71,7 @@ def _summary(name: str, runs: list[dict[str, Any]], checks: dict[str, Any]) -> d
 
 
 def documents(folder: Path, megabytes: float) -> Iterator[str]:
-    """The corpus's texts, shortly more than ``megabytes`` of them."""
+    """Return the corpus's texts until they just exceed ``megabytes``."""
     import pyarrow.parquet as pq
 
     size = 0
@@ -85,7 +85,7 @@ def documents(folder: Path, megabytes: float) -> Iterator[str]:
 
 
 class Clock:
-    """Wall and CPU seconds, those of child processes included."""
+    """Clock of wall and CPU seconds, including child processes."""
 
     def __init__(self) -> None:
         self._began = time.perf_counter(), self._cpu()
@@ -100,7 +100,7 @@ class Clock:
 
 
 def check(counts: list[int]) -> dict[str, int]:
-    """What all contenders must agree on: the counts of the documents that all of them count."""
+    """Return the counts on which all contenders must agree, of the documents that all count."""
     return {"documents": len(counts), "tokens": sum(counts), "last": counts[-1]}
 
 
@@ -168,7 +168,7 @@ def datasets(folder: Path, texts: list[str], processes: int) -> tuple[dict[str, 
 
 
 def convert(folder: Path) -> None:
-    """The same vocabulary as a tokenizer.json, by transformers' own converter."""
+    """Write the same vocabulary as tokenizer.json, with transformers' converter."""
     from transformers.convert_slow_tokenizer import TikTokenConverter
 
     from contextcliff_dagster.sampling.tokenizers.tokenizers import (

@@ -1,4 +1,4 @@
-"""What it costs to look again: caps at 5, 10, 20 and 50 examples a bin, and the longest is kept.
+"""Error rates of repeated looks: caps at 5, 10, 20 and 50 examples per bin, keeping the longest.
 
     python benchmarks/looks.py [--runs 200] [--jobs 2] [--json FILE]
 
@@ -37,7 +37,7 @@ Caps = list[float]
 
 
 def one(seed: int, name: str) -> tuple[float | None, Caps, Caps]:
-    """Where the tolerance is lost, and the caps of the looks, with the rule and without."""
+    """Return where the tolerance is lost, and each look's cap with and without the rule."""
     rng = np.random.default_rng((seed, 79, CLASSES.index(name)))
     drawn, curve = draw(name, LOOKS[-1], rng)
     whole = drawn.documents

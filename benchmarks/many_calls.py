@@ -1,15 +1,15 @@
-"""A real run of many calls against a local stub: time and memory a call, size of the ledger.
+"""Time and memory per call, and size of the ledger, for many calls to a local stub.
 
     python benchmarks/many_calls.py [--calls 10000 30000 100000] [--questions 5] [--bins 10]
                                     [--words 200 4000] [--delay 20] [--dir DIR]
 
-Each size is a study of its own, prepared and measured by the commands, with the stub of
-overhead.py as the endpoint. Then the stub is gone and the study is measured again: that succeeds
-where no call was lost. Texts are cut from the Python standard library's source; their compressed
-size is the sum of each text's, by the codec of the ledger.
+Each size is a separate study, prepared and measured by the commands, with the stub of overhead.py
+as the endpoint. The stub is then stopped and the study measured again, which succeeds if no call
+was lost. Texts are cut from the Python standard library's source; their compressed size is summed
+over texts, with the ledger's codec.
 
-Must reach (100,000): CPU a call no larger than at 10,000; ledger at most 3 x the compressed texts;
-memory during the calls flat; every call has its answer after one request.
+Targets (100,000): CPU per call no larger than at 10,000; ledger at most 3 x the compressed texts;
+constant memory during the calls; one request per answered call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RIGHT = "93791508"  # what the stub answers
 
 
 def compressed_mb(folder: Path) -> float:
-    """MB of the distinct texts of the study's sample, each compressed alone."""
+    """Return the MB of the sample's distinct texts, each compressed separately."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -47,7 +47,7 @@ def compressed_mb(folder: Path) -> float:
 
 
 def measure(calls: int, given: argparse.Namespace, folder: Path) -> Followed:
-    """Prepare and measure a study of so many calls; print its figures."""
+    """Prepare and measure a study of ``calls`` calls; print its figures."""
     environment = environment_of(folder)
     with stub(given.delay) as url:
         text_mb = write_study(folder, given, calls, url, RIGHT)
@@ -81,7 +81,7 @@ def measure(calls: int, given: argparse.Namespace, folder: Path) -> Followed:
 
 
 def main() -> None:
-    """Print the figures."""
+    """Parse the arguments and print the figures of each size."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--calls", type=int, nargs="+", default=[10_000, 30_000, 100_000])
     parser.add_argument("--questions", type=int, default=5)

@@ -1,13 +1,13 @@
-"""What `contextcliff prepare` takes for a million examples: time, memory, size of the manifest.
+"""Cost of `contextcliff prepare` for a million examples: time, memory, size of the manifest.
 
     python benchmarks/many_examples.py [--examples 1000000] [--questions 5] [--words 30 300]
                                        [--bins 10] [--dir DIR]
 
-The corpus is a JSONL file with a row an example. Texts of so many words (log-uniform) are cut from
-the Python standard library's source; each has so many questions. All examples are drawn. Then the
-command is run again, and the manifest is loaded by a fresh process, as every step does.
+The corpus is a JSONL file with one example per row. Texts of `--words` words (log-uniform) are cut
+from the Python standard library's source; each has `--questions` questions. All examples are drawn.
+Then the command is run again, and a fresh process loads the manifest, as every step does.
 
-Must reach (1,000,000): at most 5 minutes on two cores, 1 GB at the peak of all its processes.
+Targets (1,000,000): at most 5 minutes on two cores, 1 GB peak memory over all processes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ LOAD = [
 
 
 def environment_of(folder: Path) -> dict[str, str]:
-    """Of commands that know nothing but the study in ``folder``."""
+    """Return the environment of commands that see only the study in ``folder``."""
     return {
         "CONTEXTCLIFF_HOME": str(folder / "store"),
         "CONTEXTCLIFF_STUDIES": str(folder),
@@ -64,9 +64,9 @@ def environment_of(folder: Path) -> dict[str, str]:
 def write_study(
     folder: Path, given: argparse.Namespace, examples: int, url: str = NOWHERE, answer: str = "7"
 ) -> float:
-    """Write corpus, study and model; MB of distinct text.
+    """Write corpus, study and model; return the MB of distinct text.
 
-    ``answer`` is that of nine examples of ten at the corpus's beginning, of four at its end.
+    ``answer`` is right for nine of ten examples at the corpus's start, for four at its end.
     """
     source: list[str] = []
     for path in sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py")):
@@ -101,7 +101,7 @@ def show(what: str, run: Followed) -> None:
 
 
 def main() -> None:
-    """Print the figures."""
+    """Parse the arguments and print the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     for name, default in (("examples", 1_000_000), ("questions", 5), ("bins", 10)):
         parser.add_argument(f"--{name}", type=int, default=default)

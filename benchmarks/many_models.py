@@ -1,4 +1,4 @@
-"""How often some model of many raises a false alarm: what docs/calibration.md reports.
+"""False-alarm rate among many models, as reported in docs/calibration.md.
 
     python benchmarks/many_models.py [--sets 200] [--models 50] [--jobs 2]
     python benchmarks/many_models.py --sets 0 --models 50      # the report's cost alone
@@ -34,7 +34,7 @@ from contextcliff_dagster.reporting.report_files import write_report
 
 
 def alarms(seed: int, models: int) -> int:
-    """How many models of a set raise an alarm."""
+    """Count the models of a set that raise an alarm."""
     found = 0
     for model in range(models):
         rng = np.random.default_rng((seed, model))
@@ -48,7 +48,7 @@ def alarms(seed: int, models: int) -> int:
 
 
 def report_cost(models: int) -> None:
-    """Write the report of ``models`` models with a cliff each, and print what that took."""
+    """Write the report of ``models`` models with a cliff each, and print its cost."""
     results, answers = [], []
     for i in range(models):
         rng = np.random.default_rng((7, i))
@@ -72,7 +72,7 @@ def report_cost(models: int) -> None:
 
 
 def main() -> None:
-    """Print the figures."""
+    """Parse the arguments and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     for name, default in (("sets", 200), ("models", 50), ("jobs", 2)):
         parser.add_argument(f"--{name}", type=int, default=default)

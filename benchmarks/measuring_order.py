@@ -1,4 +1,4 @@
-"""What drifts while a model is measured, in order of length and in blocks of every bin.
+"""Effect of drift during a measurement, in order of length and in blocks of every bin.
 
     python benchmarks/measuring_order.py [--runs 300] [--jobs 2]
 
@@ -38,7 +38,7 @@ ORDERS = ("by_length", "blocks")
 
 
 def calls(rng: np.random.Generator) -> list[PlannedCall]:
-    """As a plan has them: bin after bin, in random order within a bin."""
+    """Return the calls in plan order: bin after bin, in random order within a bin."""
     lengths = np.sort(np.exp(rng.normal(9.0, 1.0, BINS * PER_BIN)).astype(np.int64))
     recipe = Recipe()
     return [
@@ -52,7 +52,7 @@ def calls(rng: np.random.Generator) -> list[PlannedCall]:
 
 
 def run(seed: int, event: str, order: str) -> tuple[bool, bool]:
-    """Whether there is an alarm, and a warning of the time."""
+    """Return whether there is an alarm, and whether there is a warning on the measuring time."""
     rng = np.random.default_rng((seed, EVENTS.index(event)))
     planned = calls(rng)
     asked = planned if order == "by_length" else in_blocks(planned, seed)
@@ -78,7 +78,7 @@ def run(seed: int, event: str, order: str) -> tuple[bool, bool]:
 
 
 def share(hits: list[bool]) -> str:
-    """With Wilson's 95% limits."""
+    """Return a share with its 95% limits (Wilson)."""
     z2, n = chi_square_quantile(0.95), len(hits)
     p = sum(hits) / n
     middle, half = p + z2 / (2 * n), np.sqrt(z2 * (p * (1 - p) / n + z2 / (4 * n**2)))

@@ -1,8 +1,8 @@
-"""Text as people wrote it, as much as is wanted, from the files of this machine.
+"""Any amount of natural text, from the files of this machine.
 
-Sources, documentation, pages and data of the Python installation and of the system's usual folders,
-each content once. Where that is not enough they come again, with one long word in six spelled
-otherwise, by another key for each round: words that no tokenizer has seen in the round before.
+It uses sources, documentation, pages and data of the Python installation and the system's usual
+folders, each content once. If that is not enough, texts are repeated with one long word in six
+respelled by a different key in each round, so that tokenizers see new words.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def source_files() -> list[Path]:
-    """Files of the kinds that hold text, in an order that mixes them; contents may repeat."""
+    """Return the files that hold text, in mixed order; contents may repeat."""
     folders = {
         Path(sysconfig.get_path("stdlib")),
         *(Path(place) for place in sys.path if place.endswith("site-packages")),
@@ -50,7 +50,7 @@ def source_files() -> list[Path]:
 
 
 def natural_texts(megabytes: float) -> Iterator[str]:
-    """Distinct texts of 1 kB to 2 MB, ``megabytes`` of UTF-8 together; the same ones every time."""
+    """Yield the same distinct texts (1 kB to 2 MB) every time, ``megabytes`` of UTF-8 in all."""
     files = source_files()
     left = megabytes * 1e6
     for turn in count():

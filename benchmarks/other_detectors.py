@@ -1,11 +1,11 @@
-"""Where other detectors see a drop: ``python benchmarks/other_detectors.py FILE``.
+"""Drops found by other detectors: ``python benchmarks/other_detectors.py FILE``.
 
-FILE is one that ``contextcliff analyze`` reads; printed is, by model, the verdict and what each
-detector finds, as JSON.
+FILE has a format that ``contextcliff analyze`` reads. The output is JSON: for each model, the
+verdict and each detector's finding.
 
 Each is a rule of thumb in the manner of the literature on critical context lengths, or, for
-``ruptures``, a change-point algorithm with a penalty. None comes with an error rate: they say
-whether the place depends on how one looks, and raise no confidence.
+``ruptures``, a change-point algorithm with a penalty. None has an error rate: they show whether the
+location depends on the method, and add no confidence.
 
 Four read the bins' means m_1..m_K at their median lengths L_1..L_K; x = log L, m_0 the baseline:
 
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 
 LEAST_STEP = 0.15
-"""Share of the baseline that the largest fall of ``ruptures`` must lose."""
+"""Least share of the baseline that the largest fall of ``ruptures`` must lose."""
 _LEAST_BINS = 4
 _LEAST_DOCUMENTS = 20
 _WINDOW = 0.10
@@ -78,15 +78,14 @@ def second_opinions(
     verdict: Verdict,
     cliff: Cliff | None,
 ) -> list[Detector]:
-    """Where each sees a drop, and whether it agrees.
+    """Return where each detector finds a drop, and whether it agrees with the verdict.
 
-    It agrees where its place lies in the interval of the cliff, or it finds none where the verdict
-    is stable; null where the verdict gives nothing to agree with, or the data are too few for the
-    detector.
+    It agrees if its place lies in the cliff's interval, or if it finds none and the verdict is
+    stable; null if the verdict has nothing to agree with, or the data are too few for the detector.
 
     Args:
-        rows: of ``bins``.
-        cliff: of ``cliffs.json``.
+        rows: rows of ``bins``.
+        cliff: ``cliff`` of ``cliffs.json``.
     """
     places = _by_bins(rows, baseline, documents, tolerance)
     places |= _by_documents(documents, baseline.mean, tolerance)
@@ -101,7 +100,7 @@ def second_opinions(
 
 
 Found = dict[str, tuple[bool, float | None]]
-"""Per detector, whether it had enough data, and the length at which it sees a drop."""
+"""Detector -> whether it had enough data, and the length at which it finds a drop."""
 
 
 def _agrees(place: float | None, verdict: Verdict, cliff: Cliff | None) -> bool | None:
@@ -176,7 +175,7 @@ def _sliding_window(documents: Documents, level: float) -> float | None:
 
 
 def _moving_means(n: Floats, s: Floats, width: int) -> Floats:
-    """Mean scores of all runs of ``width`` neighbours, or of all where there are fewer."""
+    """Return mean scores of all runs of ``width`` neighbours, or of all if there are fewer."""
     width = min(width, len(n))
     cum_n, cum_s = (np.concatenate([[0.0], np.cumsum(side)]) for side in (n, s))
     out: Floats = (cum_s[width:] - cum_s[:-width]) / (cum_n[width:] - cum_n[:-width])
@@ -208,7 +207,7 @@ def _ruptures(documents: Documents, base: float) -> float | None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the detectors' places of each file; 2 where one cannot be read."""
+    """Print the detectors' findings for each file; return 2 if a file cannot be read."""
     settings = AnalysisSettings(second_opinions=False)
     try:
         for path in map(Path, arguments):

@@ -1,15 +1,15 @@
-"""What the measuring itself costs: CPU, time and memory a call, next to other clients.
+"""Overhead of measuring: CPU, time and memory per call, next to other clients.
 
     python benchmarks/overhead.py [--peers PYTHON] [--delays 0 50 500] [--samples 1000] [--json]
 
 1,000 prompts of about 10,000 tokens (40 KB) go to a stub of an OpenAI-compatible streaming server
 in another process, 64 at a time, with the ledger on; then 1 MB prompts over documents that are
 stored, hashed and counted before the clock starts, and 64 prompts of 4 MB, all in flight at once.
-``client`` is our HTTP client alone, at 40 and 400 KB. Every client runs in a process of its own,
-one after the other; start-up (imports, and one sample to warm up) is measured apart. ``--peers``
-names the interpreter of an environment with aiohttp, orjson, inspect_ai and lm-eval[api]; what it
-lacks is left out with a sentence. Exit code 1 where a goal is missed. CPU seconds are to be trusted
-on a busy machine, wall times are not.
+``client`` is the product's HTTP client alone, at 40 and 400 KB. Every client runs in its own
+process, one after the other; start-up (imports and one warm-up sample) is measured separately.
+``--peers`` names the interpreter of an environment with aiohttp, orjson, inspect_ai and
+lm-eval[api]; missing ones are reported and skipped. Exits with 1 if a goal is missed. On a busy
+machine, CPU seconds are reliable and wall times are not.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ LONG_CPU_OF_BARE = 1.3
 def ours(
     url: str, samples: int, chars: int, documents: int, concurrency: int, tokenizer: str = ""
 ) -> dict[str, Any]:
-    """`measure` into a ledger on the disk, and the rows of the predictions.
+    """Time `measure` with a ledger on disk, including the rows of predictions.
 
-    Where several samples share a document, one question on each was asked before the clock starts.
+    If samples share documents, one question on each document is asked before the clock starts.
     """
 
     def start_up() -> Callable[[], int]:
@@ -125,7 +125,7 @@ def ours(
 
 
 def client(url: str, samples: int, chars: int, documents: int, concurrency: int) -> dict[str, Any]:
-    """Our HTTP client alone: bodies encoded before the clock starts, events read and dropped."""
+    """Time the HTTP client alone: bodies encoded beforehand, events read and dropped."""
 
     def start_up() -> Callable[[], int]:
         import asyncio
@@ -166,7 +166,7 @@ def client(url: str, samples: int, chars: int, documents: int, concurrency: int)
 
 @contextmanager
 def stub(delay_ms: float) -> Iterator[str]:
-    """The stub server in a process of its own; its base URL."""
+    """Run the stub server in its own process; yield its base URL."""
     command = [sys.executable, str(HERE / "overhead_server.py"), str(delay_ms)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -180,7 +180,7 @@ def stub(delay_ms: float) -> Iterator[str]:
 def run_client(
     name: str, url: str, samples: int, chars: int, documents: int, peers: str | None
 ) -> dict[str, Any] | None:
-    """One client's figures; None where it cannot be run."""
+    """Run one client and return its figures; None if it cannot be run."""
     numbers = [str(number) for number in (samples, chars, documents, CONCURRENCY)]
     if name == "client" or name.startswith("ours"):
         kind, *tokenizer = name.split()
@@ -210,7 +210,7 @@ def run_client(
 def goals(
     delay: float, chars: int, figures: dict[str, dict[str, Any] | None]
 ) -> list[tuple[str, float, float]]:
-    """(what, measured, limit) of the goals that can be judged from these figures."""
+    """Return (goal, measured, limit) for the goals that these figures decide."""
     mine, alone = figures.get("ours"), figures.get("client")
     checks: list[tuple[str, float, float]] = []
     if alone and chars == CHARS:
@@ -236,7 +236,7 @@ def goals(
 def contest(
     title: str, delay: float, clients: list[str], sizes: tuple[int, int, int], peers: str | None
 ) -> tuple[dict[str, Any], bool]:
-    """All clients at one size; the figures, and whether the goals are met."""
+    """Run all clients at one size; return the figures and whether the goals are met."""
     samples, chars, documents = sizes
     print(f"\n== {title}: {samples} prompts of {chars / 1000:g} KB over {documents} documents")
     with stub(delay) as url:

@@ -1,9 +1,9 @@
-"""The other clients of benchmarks/overhead.py, each run in a process (and environment) of its own.
+"""Other clients for benchmarks/overhead.py, each run in its own process (and environment).
 
     python overhead_peers.py bare|inspect_ai|lm-eval URL SAMPLES CHARS DOCUMENTS CONCURRENCY
 
-Needs nothing of this project. Start-up is what comes before the clock: the imports and one sample.
-Prints one JSON line.
+It imports nothing of this project. Start-up, before the clock starts, covers imports and one
+sample. Prints one JSON line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WORDS = ["warehouse", "ledger", "día", "pallet", "SKU-482", "received", "shippe
 
 
 def texts(chars: int, documents: int) -> list[str]:
-    """Documents of about ``chars`` characters that differ from their first line on."""
+    """Return documents of about ``chars`` characters that differ from the first line."""
     rng = random.Random(0)
     page = " ".join(rng.choices(WORDS, k=chars // 7)) + "\n"
     return [f"Document {number}\n{page}"[: chars - 1] + "\n" for number in range(documents)]
@@ -34,7 +34,7 @@ def question(number: int) -> str:
 
 
 def timed(start_up: Callable[[], Callable[[], int]]) -> dict[str, Any]:
-    """CPU and wall seconds of what ``start_up`` returns, with what came before measured apart."""
+    """Time the function that ``start_up`` returns, and the start-up separately."""
     run = start_up()
     startup_cpu, began = time.process_time(), time.perf_counter()
     answered = run()
@@ -48,7 +48,7 @@ def timed(start_up: Callable[[], Callable[[], int]]) -> dict[str, Any]:
 
 
 def bare(url: str, samples: int, chars: int, documents: int, concurrency: int) -> dict[str, Any]:
-    """aiohttp and orjson, nothing kept: about the least that a streaming client in Python costs."""
+    """Run aiohttp and orjson, storing nothing: about the least cost of a Python client."""
 
     def start_up() -> Callable[[], int]:
         import asyncio
@@ -106,7 +106,7 @@ def bare(url: str, samples: int, chars: int, documents: int, concurrency: int) -
 def inspect_ai(
     url: str, samples: int, chars: int, documents: int, concurrency: int
 ) -> dict[str, Any]:
-    """inspect_ai's OpenAI-compatible provider; its log is written, its live view is off."""
+    """Run inspect_ai's OpenAI-compatible provider, with its log on and its live view off."""
     os.environ.update(STUB_API_KEY="none", STUB_BASE_URL=url)
     folder = tempfile.mkdtemp()
 
@@ -145,7 +145,7 @@ def inspect_ai(
 
 
 def lm_eval(url: str, samples: int, chars: int, documents: int, concurrency: int) -> dict[str, Any]:
-    """lm-eval's local-chat-completions: it does not stream, and keeps nothing until the end."""
+    """Run lm-eval's local-chat-completions, which neither streams nor stores until the end."""
     os.environ.update(OPENAI_API_KEY="none", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
     folder = Path(tempfile.mkdtemp())
     os.environ["HF_HOME"] = str(folder / "hf")

@@ -1,9 +1,9 @@
-"""A stub chat-completions endpoint that costs as little as it can: it reads, waits, and answers.
+"""A minimal-cost stub of a chat-completions endpoint: it reads, waits, and answers.
 
     python overhead_server.py DELAY_MS
 
-Prints its base URL. Streams eight tokens and the usage where it is asked to, else answers whole. A
-token is four bytes of the request.
+Prints its base URL. Streams eight tokens and the usage if requested, else answers in one piece.
+Four bytes of the request count as one token.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ NOT_HERE = _reply("application/json", b'{"error": {"message": "not here"}}', "40
 
 
 class Stub(asyncio.Protocol):
-    """One connection; requests on it come one after the other."""
+    """One connection, which handles its requests one after the other."""
 
     def __init__(self, delay_s: float) -> None:
         self._delay_s = delay_s

@@ -1,4 +1,4 @@
-"""The planted classes of accept.py: curves of known truth, and samples of them.
+"""Planted classes of accept.py: curves of known truth, and samples from them.
 
 `CURVES` come by the design of a study: 200 questions of a pool of 2,000, graded unless named
 otherwise. `SHAPES` are 0/1 scores, one question a document: flat at other levels, exact and nearly
@@ -84,12 +84,12 @@ def ramp(rng: Rng) -> Curve:
 
 
 def deep(rng: Rng) -> Curve:
-    """A decline over the whole range, from the first length on."""
+    """Draw a decline over the whole range, from the first length on."""
     return Curve("ramp", uniform(rng, 0.45, 0.75), uniform(rng, 0.50, 0.80), 0.0, 1.0)
 
 
 def logistic(rng: Rng) -> Curve:
-    """As the reference models': flat, then nearly everything within a factor of two or so."""
+    """Draw a curve like the reference models': flat, then a steep fall within a factor of two."""
     place = uniform(rng, 0.30, 0.70)
     end = min(place + uniform(rng, 0.08, 0.25), 0.97)
     return Curve("logistic", uniform(rng, 0.60, 0.98), uniform(rng, 0.80, 0.98), place, end)
@@ -132,7 +132,7 @@ CURVES: dict[str, tuple[Callable[[Rng], Curve], Callable[[Rng, int], Design]]] =
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A true mean over the share of shorter examples; `Curve` with a function for its shape."""
+    """A true mean over the share of shorter examples: a `Curve` with a function as its shape."""
 
     mean_at: Callable[[Floats], Floats]
     lengths: int | None = None
@@ -144,7 +144,7 @@ class Shape:
     def first_loss(
         self, tolerance: float, share: Floats, log_length: Floats, baseline_share: float = 0.15
     ) -> float | None:
-        """As `Curve.first_loss`."""
+        """Return the first loss, like `Curve.first_loss`."""
         mean = self.mean_at(share)
         first = max(int(np.searchsorted(share, baseline_share)), 1)
         lost = np.flatnonzero(mean <= (1.0 - tolerance) * mean[:first].mean() + 1e-12)
@@ -185,7 +185,7 @@ def late_curve(rng: Rng) -> Curve:
 
 
 def few(rng: Rng, per_bin: int, questions: int, correlation: float) -> Design:
-    """All questions of a few documents, as a small team has them."""
+    """Draw all questions of a few documents, as a small team would have."""
     return Design(
         per_bin=per_bin, questions=(questions, questions), correlation=correlation, pool=None,
         binary=True,
@@ -193,7 +193,7 @@ def few(rng: Rng, per_bin: int, questions: int, correlation: float) -> Design:
 
 
 def outlying(rng: Rng, count: int, kept: float) -> Shape:
-    """So many of the longest documents are 4 to 100 times as long, and keep a share of .9."""
+    """Draw a sample whose ``count`` longest documents are 4 to 100 times as long."""
     shape = Shape(
         lambda share: np.where(np.arange(len(share)) < len(share) - count, 0.9, 0.9 * kept)
     )
@@ -257,7 +257,7 @@ CLASSES = (*CURVES, *SHAPES)
 
 
 def draw(name: str, per_bin: int, rng: Rng) -> tuple[Drawn, Curve | Shape]:
-    """A data set of the class, and its truth."""
+    """Draw a data set of the class; return it with its truth."""
     if name in CURVES:
         draw_curve, draw_design = CURVES[name]
         curve = draw_curve(rng)

@@ -1,11 +1,11 @@
-"""F1 of Chinese answers by the rules of LongBench, MLQA and SQuAD, and by this project's.
+"""F1 of Chinese answers by the rules of LongBench, MLQA, SQuAD and this project.
 
     CONTEXTCLIFF_REAL_DATA=FOLDER python benchmarks/published_scores.py
 
 The folder has 25 questions of LongBench's multifieldqa_zh and 12 articles of XQuAD in Chinese, as
-published. Answers are made of the accepted ones and of their documents, from right to wrong. The
-rules of LongBench (Bai et al. 2023) and MLQA (Lewis et al. 2020) are written here again from their
-papers; LongBench's needs `jieba` (pip install jieba) and is left out without it.
+published. Answers, from right to wrong, are made from the accepted ones and their documents. The
+rules of LongBench (Bai et al. 2023) and MLQA (Lewis et al. 2020) are reimplemented from their
+papers; LongBench's needs `jieba` (pip install jieba) and is skipped without it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def bare(text: str) -> str:
 
 
 def by_white_space(answer: str, gold: str) -> float:
-    """SQuAD's tokens: what this project's scorers of version 1 compared."""
+    """Return F1 on SQuAD's tokens, as in this project's scorers of version 1."""
     return f1(bare(answer).split(), bare(gold).split())
 
 
@@ -73,7 +73,7 @@ def rules() -> dict[str, Rule]:
 
 
 def questions(folder: Path) -> Iterator[tuple[str, str, str, str]]:
-    """(set, question, accepted answer, document)."""
+    """Yield (set, question, accepted answer, document)."""
     lines = (folder / "longbench-multifieldqa_zh.first25.jsonl").read_text(encoding="utf-8")
     for row in map(json.loads, lines.splitlines()):
         yield "multifieldqa_zh", row["input"], row["answers"][0], row["context"]
@@ -86,7 +86,7 @@ def questions(folder: Path) -> Iterator[tuple[str, str, str, str]]:
 
 
 def answers(question: str, gold: str, document: str, other: str) -> Iterator[tuple[str, str]]:
-    """Answers as models give them, by kind."""
+    """Return kind -> an answer as models give it."""
     short = gold.rstrip("。")
     yield "accepted, no full stop", short
     yield "accepted, first half", short[: (len(short) + 1) // 2]

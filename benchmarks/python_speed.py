@@ -1,12 +1,12 @@
-"""Time of `analyze` from Python, imports included, by number of rows and by what the columns are.
+"""Time of `analyze` from Python, imports included, by number of rows and type of columns.
 
     python benchmarks/python_speed.py [--rows 1000 10000 100000]
 
-Every row is the wall clock of a fresh process from its first line to the result, with all second
-opinions, then with `_repr_html_`, which draws the picture, too. On a busy machine the CPU seconds,
-of two threads, say more. Columns: the ones of `benchmarks/analyze_speed.py`, bare and named.
+Each row times a fresh process from its first line to the result, with all second opinions, then
+with `_repr_html_`, which also draws the picture. On a busy machine, the CPU seconds (two threads)
+are more reliable. Columns are those of `benchmarks/analyze_speed.py`, bare and named.
 
-Must reach, on 2 idle cores: 10,000 rows in 2 s.
+Target on 2 idle cores: 10,000 rows in 2 s.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ print(time.perf_counter() - started)
 
 
 def seconds(path: Path, kind: str, repeats: int) -> list[float]:
-    """Median seconds to the result, of wall clock and of CPU, and to its block of HTML."""
+    """Return median wall and CPU seconds to the result, and to its HTML block."""
     imported = "import pandas" if kind == "pandas" else ""
     script = SCRIPT.format(path=str(path), kind=KINDS[kind], imported=imported)
     taken = [

@@ -1,4 +1,4 @@
-"""Error rates on real answers: many models' 0/1 outcomes by context length, drawn again and again.
+"""Error rates on real answers: many models' 0/1 outcomes by context length, resampled.
 
     python benchmarks/real_outcomes.py [--draws 3] [--per-length 20] [--jobs 2] [--json FILE]
 
@@ -8,12 +8,11 @@ Series of at least four lengths with --per-length outcomes or more each. A data 
 of each length without replacement; lengths are the nominal ones, so that answers of one length
 share it.
 
-Shuffled: the same outcomes permuted over the lengths; any alarm is false (of those judged: not
-`floor`). As they are: a cap is
-unsafe at or beyond the first length at which the series' own mean over all its outcomes (100 to
-1,000 a length) has lost the tolerance from that of its baseline, the lengths that hold the first
-15% of the data set. Shares come with 95% limits (Wilson); those over series (not over draws, which
-share a series) resample series.
+Shuffled: the same outcomes permuted over the lengths; any alarm is false (data sets with verdict
+`floor` are left out). Unshuffled: a cap is unsafe at or beyond the first length at which the mean
+of all outcomes of the series (100 to 1,000 per length) has lost the tolerance of the baseline, the
+lengths that hold the first 15% of the data set. Shares have 95% limits (Wilson); shares over series
+resample the series, because draws of one series are dependent.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ TOLERANCES = (0.1, 0.2, 0.3)
 
 @dataclass(frozen=True)
 class Series:
-    """Outcomes of one model, prompt and task; nominal tokens, ascending, and all 0/1 outcomes."""
+    """All 0/1 outcomes of one model, prompt and task, by ascending nominal length in tokens."""
 
     tokens: tuple[int, ...]
     outcomes: tuple[str, ...]
@@ -58,9 +57,9 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Of one data set. ``caps``: tolerance -> (cap, first lossy length), tokens or None; ``reach``:
-    share of the lengths before a loss, or of all, that the cap covers. ``numbers``: tolerance ->
-    whether there is a cap or the end of a baseline."""
+    """Findings of one data set. ``caps``: tolerance -> (cap, first lossy length) in tokens or None;
+    ``reach``: share of the lengths before a loss, or of all, that the cap covers; ``numbers``:
+    tolerance -> whether there is a cap or an end of the baseline."""
 
     series: int
     false_alarm: bool
@@ -73,7 +72,7 @@ class Found:
 
 
 def read_series(path: Path, per_length: int) -> list[Series]:
-    """Series long enough, in the order of the file."""
+    """Return the series that are long enough, in file order."""
     cells: dict[tuple[str, str, str], dict[int, str]] = defaultdict(dict)
     with gzip.open(path, "rt", encoding="utf-8") as file:
         for line in file:
@@ -96,7 +95,7 @@ def draw(series: Series, per_length: int, rng: np.random.Generator) -> Documents
 
 
 def first_loss(series: Series, documents: Documents, tolerance: float) -> int | None:
-    """The first length at which the series itself has lost ``tolerance`` of its baseline."""
+    """Return the first length at which the full series has lost ``tolerance`` of its baseline."""
     cells = merge_cells(documents, baseline_share=SETTINGS.baseline_share)
     mean = [of.count("1") / len(of) for of in series.outcomes]
     baseline = float(np.mean(mean[: cells.baseline_cells]))
@@ -142,7 +141,7 @@ def shown(hits: list[bool]) -> str:
 
 
 def over_series(hit: dict[int, list[bool]]) -> str:
-    """95% limits of a share where data sets of one series count as one unit."""
+    """Return 95% limits of a share, with the data sets of one series as one unit."""
     units = [(sum(of), len(of)) for of in hit.values() if of]
     if not units:
         return ""
@@ -153,7 +152,7 @@ def over_series(hit: dict[int, list[bool]]) -> str:
 
 
 def caps_line(outcomes: list[Found], tolerance: float) -> dict[str, Any]:
-    """Unsafe caps where there is a loss, and how far caps reach: lengths passed of those safe."""
+    """Return a line on unsafe caps and on the share of safe lengths that caps reach."""
     by_series: dict[int, list[bool]] = defaultdict(list)
     without = []
     for of in outcomes:

@@ -2,13 +2,13 @@
 
     python benchmarks/reference_pool.py [--documents 5000] [--samples 200] [--store DIR] [--jobs 2]
 
-Both models answer one question on each of `--documents` fresh ledgers once (interrupted, it goes on
-from its store; some 20 minutes on two idle cores). Then samples of 20 and 50 a bin are drawn from
-those answers, as a study draws them, and every cap is compared with L70 of the model's card: the
+Both models answer one question on each of `--documents` fresh ledgers once (about 20 minutes on two
+idle cores; an interrupted run resumes from its store). Samples of 20 and 50 per bin are then drawn
+from those answers, as in a study, and every cap is compared with L70 of the model's card: the
 length at which 30% of the plateau is lost; the half-drop's interval with the answers' own place.
 
 Goals, by model: at 20 a bin at most 5% of the caps beyond L70 and 90% within [.5, 1] of it; at 50 a
-bin 90% within [.7, 1]. Exit code 1 where one is missed.
+bin 90% within [.7, 1]. Exits with 1 if one is missed.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ scoring: {{primary: em}}
 
 
 def truth() -> dict[str, float]:
-    """L70 of both models' cards."""
+    """Return L70 from both models' cards."""
     from contextcliff_dagster.reference.card import load_card
 
     return {name: load_card(name).level(LEVEL).l70_tokens for name in (SHORT, LONG)}
 
 
 def answer_all(documents: int, store: Path) -> None:
-    """Have both models answer every example of the pool that they have not answered yet."""
+    """Have both models answer the examples of the pool that they have not answered yet."""
     store.mkdir(parents=True, exist_ok=True)
     study = store / "pool.yaml"
     study.write_text(STUDY.format(documents=documents))
@@ -67,7 +67,7 @@ def answer_all(documents: int, store: Path) -> None:
 
 
 def pool_of(store: Path, model: str) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths, ascending, and scores of all answers of ``model``."""
+    """Return lengths (ascending) and scores of all answers of ``model``."""
     import pyarrow.parquet as pq
 
     files = sorted(store.glob(f"pool/eval_records/campaign=*/model={model}/bin=*/*.parquet"))
@@ -79,7 +79,7 @@ def pool_of(store: Path, model: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def half_drop_of(lengths: np.ndarray, scores: np.ndarray) -> float:
-    """Length at which the pool's own means, of 60 neighbours, first fall to half of the plateau."""
+    """Return the length at which the pool's moving mean (60) first falls to half the plateau."""
     smooth = np.convolve(scores, np.ones(60) / 60, mode="valid")
     plateau = scores[: int(0.15 * len(scores))].mean()
     middle = 0.5 * (plateau + scores[-int(0.04 * len(scores)) :].mean())
@@ -89,7 +89,7 @@ def half_drop_of(lengths: np.ndarray, scores: np.ndarray) -> float:
 def one(
     seed: int, pool: tuple[np.ndarray, np.ndarray], per_bin: int, half: float
 ) -> tuple[int, bool]:
-    """Cap (0: none) of one sample, and whether the half-drop's interval holds its place."""
+    """Return one sample's cap (0: none), and whether the half-drop's interval covers its place."""
     lengths, scores = pool
     rng = np.random.default_rng((seed, per_bin))
     parts = np.array_split(np.arange(len(lengths)), BINS)

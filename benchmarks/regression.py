@@ -1,9 +1,9 @@
-"""How often the check `no_shrink` fails for nothing in a year, and how surely for a real shrink.
+"""False-alarm rate per year of the check `no_shrink`, and its power for a real shrink.
 
     python benchmarks/regression.py [--years 400] [--shrinks 300] [--sentinels 300] [--known 5]
         [--kinds flips,noise,weeks,bursts] [--questions 1] [--json FILE]
 
-A year: one pinned baseline, 52 runs, two models of 10 bins x 20 examples. "flips": every call's
+A year has one pinned baseline, 52 runs, two models of 10 bins x 20 examples. "flips": every call's
 answer differs from the baseline's with 5% probability. "noise": baseline and runs are both flips of
 the same hidden answers. "weeks": as noise, the flip rate Beta distributed over runs, mean and SD
 5%. "bursts": as noise, 1.5% and spells of 25 neighbouring calls in which half of the answers flip,
@@ -66,7 +66,7 @@ def lengths_of(rng: np.random.Generator, per_bin: int = 20) -> np.ndarray:
 
 
 def pairs_of(lengths: np.ndarray, a: np.ndarray, b: np.ndarray, questions: int) -> Pairs:
-    """Examples in order of length, ``questions`` neighbours to a document."""
+    """Return examples in order of length, with ``questions`` neighbours per document."""
     document = np.arange(len(a)) // questions
     count = int(document[-1]) + 1
     place = np.zeros(count, dtype=np.int64)
@@ -77,7 +77,7 @@ def pairs_of(lengths: np.ndarray, a: np.ndarray, b: np.ndarray, questions: int) 
 
 
 def call_order(rng: np.random.Generator, size: int, questions: int) -> np.ndarray:
-    """Place of each example among the calls: blocks of one document of every bin."""
+    """Return each example's position among the calls, in blocks of one document per bin."""
     per_bin = -(-size // (BINS * questions))
     block = np.concatenate([rng.permutation(per_bin) for _ in range(BINS)])
     documents = np.lexsort((rng.random(len(block)), block))
@@ -110,7 +110,7 @@ def shrink_of(pairs: Pairs, known: list[Pairs], seed: int) -> bool:
 
 
 def failing_run(curve: Curve, kind: str, questions: int, known: int, seed: int) -> int | None:
-    """The first run, from 1 on, of an unchanged year that fails for one of the models."""
+    """Return the first run (from 1) of an unchanged year that fails for one of the models."""
     rng = np.random.default_rng(seed)
     failing = []
     for _ in range(MODELS):
@@ -149,7 +149,7 @@ def shrink_found(
 
 
 def sentinel_sample(rng: np.random.Generator, curve: Curve) -> np.ndarray:
-    """Lengths of twenty examples of the cap's decile."""
+    """Draw the lengths of twenty examples in the cap's decile."""
     pool = np.sort(np.exp(rng.uniform(np.log(40), np.log(5_900), 3_000)).astype(np.int64))
     lost = pool[np.argmax(curve(pool.astype(float)) <= 0.7 * curve(pool[:1].astype(float)))]
     parts = np.array_split(pool, BINS)

@@ -1,10 +1,10 @@
-"""Replies with any JSON in any place, broken bytes, odd statuses and headers: what becomes of them.
+"""Outcome of replies with arbitrary JSON, broken bytes, odd statuses and odd headers.
 
     python benchmarks/reply_fuzz.py [--replies 100000] [--served 5000] [--seed 0]
 
-``--replies`` go through the client's reader, the judgement and the charge without a socket; of
-``--served`` more each comes from a real HTTP server in a run with a ledger and a budget. Exit code
-1 where an answer is lost, a charge is wrong, or a run ends in an unforeseen way.
+``--replies`` replies go through the client's reader, classification and charging without a socket;
+``--served`` more come from a real HTTP server in runs with a ledger and a budget. Exits with 1 if
+an answer is lost, a charge is wrong, or a run ends unexpectedly.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ A_RUN = 100
 
 
 def in_process(replies: int, first: int) -> Counter[str]:
-    """How the calls ended, by kind."""
+    """Count how the calls ended, by kind, without sockets."""
     sample = LedgerSample(1, 1)
     (call,) = plan_calls(sample, "identity", RECIPE, "c", sample.bins, 1)
     client = InProcess(OpenAIEngine(openai_entry("http://127.0.0.1:9/v1")), call)
@@ -52,7 +52,7 @@ def in_process(replies: int, first: int) -> Counter[str]:
 
 
 def served(replies: int, first: int) -> Counter[str]:
-    """The same through sockets, in runs of a hundred calls."""
+    """Count how the calls ended, by kind, through sockets in runs of a hundred calls."""
     ends: Counter[str] = Counter()
     script: list[Case] = []
 
@@ -81,7 +81,7 @@ def _drawn(examples: int) -> settings:
 
 
 def main() -> int:
-    """The table of ends."""
+    """Print the table of how calls ended."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--replies", type=int, default=100_000)
     parser.add_argument("--served", type=int, default=5_000)

@@ -1,17 +1,16 @@
-"""Pilot, then targeted: tokens saved, and whether the error rates hold although sampling follows.
+"""Tokens saved by targeted sampling after a pilot, and whether the error rates still hold.
 
     python benchmarks/sequential.py [--sets 200] [--until 5] [--classes NAME ...] [--ways NAME ...]
 
 Each data set is a pool of 2,000 questions on documents of log-normal length, all answered from a
 planted curve. A pilot of 5 a bin, then batches where a token is expected to be most informative,
-until the window of ± 5% of the examples holds the loss with 95%, until no loss has 95%, or until
-each of the ten bins has given 100. Drawn are single cells in batches of 10, and whole bins, as a
-study does, in rounds of 10, 20 and 50. Coverage is that of the place where half of the drop has
-happened.
-"Uniform" gives every bin alike, batch by batch, and stops by the same rule.
-The verdict and the cap are those of `conclude` on whatever was drawn in the end.
+until the window of ± 5% of the examples has the loss with 95%, until "no loss" has 95%, or until
+each of the ten bins has given 100. Single cells are drawn in batches of 10, and whole bins, as in a
+study, in rounds of 10, 20 and 50. Coverage refers to the midpoint of the drop. "Uniform" treats all
+bins equally, batch by batch, and stops by the same rule. Verdict and cap are computed by `conclude`
+from all the data drawn.
 
-Shares come with their 95% limits (Wilson); tokens as the ratio of means, its limits by bootstrap
+Shares have 95% limits (Wilson); tokens as the ratio of means, its limits by bootstrap
 over data sets; 1 where "uniform" is not among the ways asked for.
 """
 
@@ -57,7 +56,7 @@ WAYS = {
 
 
 def curve_of(kind: str, rng: np.random.Generator) -> Curve:
-    """A curve of ``kind`` with random parameters."""
+    """Draw a curve of ``kind`` with random parameters."""
     baseline = 0.95 if rng.random() < 0.15 else rng.uniform(0.45, 0.75)
     drop, place = rng.uniform(0.35, 0.80), rng.uniform(0.20, 0.85)
     if kind == "flat":
@@ -91,7 +90,7 @@ CLASSES: dict[str, tuple[Design, str]] = {
 
 
 def pool_of(kind: str, rng: np.random.Generator) -> tuple[Pool, Curve | Shape]:
-    """Answers to a pool, and the truth."""
+    """Draw the answers to a pool, and return them with the truth."""
     design, of = CLASSES[kind]
     if of not in SHAPES:
         curve = curve_of(of, rng)
@@ -106,7 +105,7 @@ def pool_of(kind: str, rng: np.random.Generator) -> tuple[Pool, Curve | Shape]:
 
 
 class Sampler:
-    """Draws from a pool in orders fixed beforehand: new documents first within cell and bin."""
+    """A sampler that draws from a pool in a fixed order, new documents first."""
 
     def __init__(self, pool: Pool, rng: np.random.Generator) -> None:
         count = len(pool.score)
@@ -129,7 +128,7 @@ class Sampler:
             self.taken[free[of == g][: wanted[g]]] = True
 
     def left(self, group: Ints, count: int) -> Ints:
-        """Questions that may still be asked by group: a bin gives at most ``MOST``."""
+        """Return the questions still available in ``group``; a bin gives at most ``MOST``."""
         there = np.bincount(group[~self.taken], minlength=count)
         spent = np.bincount(self.bin[self.taken], minlength=BINS)
         if count == BINS:
@@ -139,7 +138,7 @@ class Sampler:
 
 
 def sample(pool: Pool, unit: str, batch: int, half_width: float, seed: int, uniform: bool):
-    """Draw until it ends: (documents, aim, tokens, batches)."""
+    """Draw until the rule stops; return (documents, aim, tokens, batches)."""
     rng = np.random.default_rng(seed)
     draw = Sampler(pool, rng)
     cells = draw.cells
@@ -176,7 +175,7 @@ def sample(pool: Pool, unit: str, batch: int, half_width: float, seed: int, unif
 
 
 def one(kind: str, half_width: float, ways: tuple[str, ...], seed: int) -> dict[str, object]:
-    """Everything about one data set."""
+    """Simulate one data set; return its figures for each way to sample."""
     rng = np.random.default_rng((list(CLASSES).index(kind), seed))
     pool, curve = pool_of(kind, rng)
     truth = curve.first_loss(SETTINGS.tolerance, pool.share, np.log(pool.length_tokens))
@@ -209,7 +208,7 @@ def one(kind: str, half_width: float, ways: tuple[str, ...], seed: int) -> dict[
 
 
 def wilson(hits: float, n: int) -> tuple[float, float, float]:
-    """Share with its 95% limits."""
+    """Return a share with its 95% limits (Wilson)."""
     if not n:
         return float("nan"), float("nan"), float("nan")
     p, z = hits / n, 1.959964
@@ -218,7 +217,7 @@ def wilson(hits: float, n: int) -> tuple[float, float, float]:
 
 
 def summed(kind: str, way: str, rows: list[dict[str, dict[str, float]]]) -> dict[str, object]:
-    """Rates of one class under one way to sample."""
+    """Return the rates of one class under one way to sample."""
     mine, uniform = ([row.get(name, row[way]) for row in rows] for name in (way, "uniform"))
     a, b = (np.array([row["tokens"] for row in of]) for of in (mine, uniform))
     resampled = np.random.default_rng(0).integers(0, len(a), (1_000, len(a)))

@@ -1,16 +1,15 @@
-"""Shuffling the lengths of a finished study's records gives no cliff.
+"""Check that shuffling the lengths of a finished study's records gives no cliff.
 
     python benchmarks/shuffled_lengths.py [--study reference] [--shuffles 200] [--store DIR]
                                           [--seed N] [--jobs 2]
 
 Measures a study of the two reference models (with --store: reuses what is measured there), reads
-its evaluation records and gives every document the length of another one, at random. Whatever the
-model did, length then explains nothing, so a verdict that reports a loss is a false alarm, whose
-probability the method promises to be at most 5%. As a control, the records as they are must show a
-loss.
+its evaluation records and permutes the documents' lengths at random. Length then explains nothing,
+so a verdict that reports a loss is a false alarm, which the method limits to a probability of 5%.
+As a control, the unpermuted records must show a loss.
 
-Exit code 1 where a model has more alarms than a kept promise would give in all but one of a
-thousand runs of this script (the quantile of the binomial distribution), or the control fails.
+Exits with 1 if a model has more alarms than 999 of 1,000 runs of this script would give at a rate
+of 5% (binomial quantile), or if the control fails.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def measure(study: str, store: Path, seed: str | None) -> None:
 
 
 def records_of(study: str, store: Path, model: str, seed: str | None) -> pd.DataFrame:
-    """All evaluation records of ``model``."""
+    """Return all evaluation records of ``model``."""
     name = f"{study}-seed-{seed}" if seed else study
     paths = sorted((store / name / "eval_records").rglob("*.parquet"))
     records = pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)
@@ -63,14 +62,14 @@ def records_of(study: str, store: Path, model: str, seed: str | None) -> pd.Data
 
 
 def verdict_of(records: pd.DataFrame) -> str:
-    """The verdict over deciles of the lengths."""
+    """Return the verdict over deciles of the lengths."""
     context = ProfileContext("shuffled", window_tokens=8_192)
     verdict = profile_model(records, [], SETTINGS, context).cliffs.verdict
     return str(verdict)
 
 
 def shuffled(seed: int, records: pd.DataFrame) -> str:
-    """The verdict after every document took the length of another; no bin survives that."""
+    """Return the verdict after the documents' lengths are permuted."""
     rng = np.random.default_rng(seed)
     lengths = records.groupby("document_id", sort=True)["length_tokens"].first()
     lengths = pd.Series(rng.permutation(lengths.to_numpy()), index=lengths.index)

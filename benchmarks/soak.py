@@ -73,9 +73,9 @@ MODELS = [model for models in STUDIES.values() for model in models]
 DELAY_S, CONCURRENCY = 0.2, 3
 WORSE = ((0.2, 0.3), (0.6, 0.7))
 MISSING = ((0.1, 0.17), (0.4, 0.47), (0.75, 0.8))
-"""When, in shares of the whole time."""
+"""Periods without the model of `moved`, as shares of the whole time."""
 LEAST_S = 75.0
-"""A planned time is at least so long, so that a tick falls into it."""
+"""Least length of a planned period in seconds, so that a tick falls into it."""
 
 SWITCH = """
 mutation ($name: String!) {{ {mutation}Schedule(scheduleSelector: {{
@@ -92,7 +92,7 @@ def say(message: str) -> None:
 
 
 def patiently(attempt: Callable[[], Any], seconds: float = 180) -> Any:
-    """What ``attempt`` returns once it raises nothing."""
+    """Return the result of ``attempt``, retried until it succeeds."""
     until = time.monotonic() + seconds
     while True:
         try:
@@ -116,7 +116,7 @@ def write_models(file: Path, servers: Mapping[str, PlannedServer]) -> None:
 
 
 def services_of(folder: Path, code_port: int, ui_port: int) -> list[Service]:
-    """The commands of the containers, on free ports."""
+    """Return the containers' commands, on free ports."""
     program = str(Path(sys.executable).parent)
     code = (
         f"{program}/dagster code-server start --host 127.0.0.1 --port {code_port} "
@@ -132,7 +132,7 @@ def services_of(folder: Path, code_port: int, ui_port: int) -> list[Service]:
 
 
 class Watch(threading.Thread):
-    """Carries out the planned changes, and notes every answer that the ledger says it has."""
+    """Watcher that makes the planned changes and records every answer in the ledger."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ def webhook() -> Iterator[Webhook]:
 
 
 def prepare(studies: Path, servers: Mapping[str, PlannedServer], plan: Plan) -> None:
-    """Draw the samples, give the servers their answers, measure and pin the baseline."""
+    """Draw the samples, set the servers' answers, and measure and pin the baseline."""
     from contextcliff_dagster.run.study import prepare_study
     from contextcliff_dagster.studies import load_study
 
@@ -227,7 +227,7 @@ def environment_of(
 def soak(
     minutes: float, every: int, pause: tuple[float, float], seed: int, folder: Path
 ) -> dict[str, Any]:
-    """The whole experiment; its figures, with ``claims`` saying what held."""
+    """Run the whole experiment; return its figures, with ``claims`` saying which hold."""
     for name in ("home", "studies", "compute_logs"):
         (folder / name).mkdir(parents=True)
     for name in ("dagster.yaml", "workspace.yaml"):

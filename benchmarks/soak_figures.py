@@ -1,4 +1,4 @@
-"""What an hour of crashes has left: ticks and runs, calls, alerts, memory; and what of it holds."""
+"""Figures and claims after an hour of crashes: ticks and runs, calls, alerts, memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from contextcliff_dagster_tests.support.servers.planned_server import WRONG
 from contextcliff_dagster_tests.support.supervisor import Supervisor, memory_of, own_ends
 
 CALLS = 36
-"""Of one model in one campaign."""
+"""Number of calls of one model in one campaign."""
 SETTLES_WITHIN_S = 1_500
 Kills = Sequence[tuple[float, str, int]]
 Plan = Mapping[str, tuple[Sequence[str], int]]
@@ -40,14 +40,14 @@ def figures_of(
     span: Span,
     say: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Wait until the runs of all ticks are over and reported; the figures, with ``claims``.
+    """Wait until the runs of all ticks are reported; return the figures, with ``claims``.
 
     Args:
-        kills: moment, victim, and how many workers of runs died of it.
-        alerts: what the webhook got.
-        acknowledged: call -> answer, as the ledger had them at some moment.
-        studies: their models, and every how many minutes they are measured.
-        span: when the schedules were switched on and off.
+        kills: time, victim, and number of run workers that died with it.
+        alerts: payloads received by the webhook.
+        acknowledged: call -> answer, for all answers seen in the ledger.
+        studies: study -> its models, and its interval in minutes.
+        span: times at which the schedules were switched on and off.
     """
     with dg.DagsterInstance.get() as instance, open_ledger(Store.default()) as ledger:
         settled = _settle(instance, say)
@@ -79,7 +79,7 @@ def figures_of(
 
 
 def _settle(instance: dg.DagsterInstance, say: Callable[[str], None]) -> bool:
-    """Whether all runs end, and no new one follows for two more looks of the sensors."""
+    """Return whether all runs end and two more sensor evaluations start none."""
     until, calm_since, seen = time.monotonic() + SETTLES_WITHIN_S, 0.0, -1
     while time.monotonic() < until:
         runs = instance.get_runs()
@@ -95,9 +95,9 @@ def _settle(instance: dg.DagsterInstance, say: Callable[[str], None]) -> bool:
 
 
 def _ticks(instance: dg.DagsterInstance, studies: Plan, span: Span) -> dict[str, Any]:
-    """Ticks of the minutes within ``span``, and the runs that each of them has asked for.
+    """Return the ticks within ``span``, each with the runs it requested.
 
-    Dagster makes up for the newest tick that was missed, not for older ones.
+    Dagster catches up on the newest missed tick only.
     """
     asked = _asked(instance)
     states = {one.instigator_name: one for one in instance.all_instigator_state()}
@@ -131,7 +131,7 @@ def _ticks(instance: dg.DagsterInstance, studies: Plan, span: Span) -> dict[str,
 
 
 def _asked(instance: dg.DagsterInstance) -> Counter[tuple[str, str, str]]:
-    """Runs that schedules have asked for, by job, campaign and models; not those tried again."""
+    """Return the runs that schedules requested, by job, campaign and models, without retries."""
     return Counter(
         (run.job_name, run.tags["contextcliff/campaign"], run.tags["contextcliff/models"])
         for run in instance.get_runs()
@@ -140,7 +140,7 @@ def _asked(instance: dg.DagsterInstance) -> Counter[tuple[str, str, str]]:
 
 
 def _runs(instance: dg.DagsterInstance) -> dict[str, Any]:
-    """Chains of runs: one that was asked for, and those that tried it again."""
+    """Return chains of runs: a requested run and its retries."""
     records = [r for r in instance.get_run_records() if r.dagster_run.remote_job_origin is not None]
     runs = [record.dagster_run for record in records]
     roots = [run for run in runs if run.parent_run_id is None]
@@ -171,7 +171,7 @@ def _runs(instance: dg.DagsterInstance) -> dict[str, Any]:
 
 
 def _measured(instance: dg.DagsterInstance) -> set[tuple[str, ...]]:
-    """Study, campaign and model of each run of a schedule that has succeeded."""
+    """Return study, campaign and model of each successful scheduled run."""
     of = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])
     names = [f"contextcliff/{name}" for name in ("study", "campaign", "models")]
     return {

@@ -1,12 +1,12 @@
-"""How often a drop gets the right word: `cliff` for a step, `gradual_decline` for a straight line.
+"""Error rates of the words for a drop: `cliff` for a step, `gradual_decline` for a line.
 
     python benchmarks/suddenness.py [--sets 200] [--first-seed 0] [--json FILE]
 
-Sets of 0/1 scores, one question a document, lengths from 200 to 60,000 tokens: uniform in the
+Sets of 0/1 scores, one question per document, lengths from 200 to 60,000 tokens: uniform in the
 logarithm, or log-normal about 4,000. The mean falls by a share at one place (a step, between 20 and
 85% of the documents), within 8% of them, or on a straight line over all lengths: in the logarithm
-of length, in rank, in length; a ramp takes 10 to 40% of the documents. Shares are of the sets with
-an alarm.
+of length, in rank, in length; a ramp takes 10 to 40% of the documents. Shares refer to the sets
+with an alarm.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def lengths_of(rng: np.random.Generator, count: int, spread: str) -> np.ndarray:
 
 
 def lost(rng: np.random.Generator, shape: str, lengths: np.ndarray) -> np.ndarray:
-    """Share of the drop that has happened at each length."""
+    """Return the share of the drop that is complete at each length."""
     rank = (np.arange(len(lengths)) + 0.5) / len(lengths)
     if shape == "step":
         return (rank >= rng.uniform(0.2, 0.85)).astype(float)

@@ -1,13 +1,13 @@
-"""Swapping the two weight files swaps the caps: the result follows the weights, not the name.
+"""Check that swapping two models' weights swaps their caps: results follow weights, not names.
 
     python benchmarks/swapped_weights.py [--study reference] [--seed N] [--store DIR]
 
 Profiles a study of the two reference models twice, each time in a store of its own: once as
 shipped (with --store: reuses what is measured there), once with a models.yaml in which
 `reference-short` points at the folder of the long model's weights and the other way round. Sample,
-prompts and weights are the same and temperature is 0, so everything that the scores decide must be
-equal to the last digit. Exit code 1 where it is not, or where the two models have no caps that
-differ, so that nothing would be shown.
+prompts and weights are the same and temperature is 0, so everything that depends on the scores must
+be equal to the last digit. Exits with 1 if it is not, or if the two models' caps do not differ, so
+that the check shows nothing.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ ROOT = Path(__file__).resolve().parents[1]
 SHORT, LONG = "reference-short", "reference-long"
 SWAPPED = {SHORT: LONG, LONG: SHORT}
 DECIDED = ("verdict", "safe_cap_tokens", "caps_by_tolerance", "cliff", "baseline", "zones", "n")
-"""What of cliffs.json the scores alone decide; times and identities are no part of it."""
+"""Fields of cliffs.json that depend on the scores alone, not on times or identities."""
 
 
 def models_yaml(folder: Path) -> Path:
-    """Entries under the shipped names, each with the other one's weights."""
+    """Write entries under the shipped names, each with the other model's weights."""
     weights = files("contextcliff_dagster") / "reference" / "weights"
     entries = {
         name: {
@@ -50,7 +50,7 @@ def models_yaml(folder: Path) -> Path:
 
 
 def profile(options: Sequence[str], store: Path, models: Path | None) -> dict[str, dict[str, Any]]:
-    """cliffs.json of each model, by name, measured through the command line."""
+    """Return model name -> cliffs.json, measured through the command line."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("CONTEXTCLIFF_", "DAGSTER_"))}
     if models is not None:
         env["CONTEXTCLIFF_MODELS"] = str(models)
@@ -63,7 +63,7 @@ def profile(options: Sequence[str], store: Path, models: Path | None) -> dict[st
 
 
 def differences(shipped: dict[str, Any], swapped: dict[str, Any]) -> list[str]:
-    """What of the same weights' results differs under another name."""
+    """Return the fields that differ between results of the same weights under two names."""
     differing = [key for key in DECIDED if shipped[key] != swapped[key]]
     means = [[row["mean"] for row in one["bins"]] for one in (shipped, swapped)]
     return differing + (["bins"] if means[0] != means[1] else [])

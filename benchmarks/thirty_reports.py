@@ -1,9 +1,9 @@
-"""Thirty reports of varied data, for a reader who looks for statements that contradict each other.
+"""Thirty reports on varied data, to be read for contradictory statements.
 
     python benchmarks/thirty_reports.py FOLDER
 
 For each data set FOLDER gets `NAME.txt`, the terminal's risk report, and `NAME.md`, the whole page.
-What the truth is stands in `DATA`, not in the reports.
+The truth is in `DATA`, not in the reports.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def drawn(
     graded: bool = False,
     **options: Any,
 ) -> dict[str, Any]:
-    """The arguments of `analyze`."""
+    """Draw data and return them as the arguments of `analyze`."""
     rng = np.random.default_rng(seed)
     shape, baseline, drop, place = curve
     documents = count // per_document

@@ -1,11 +1,11 @@
-"""How caps at 10, 20 and 30% fare on drops of 1.1 to 3 times the tolerance, in one or two stages.
+"""Error rates of caps at 10, 20 and 30% on drops of 1.1 to 3 times the tolerance.
 
     python benchmarks/tolerances.py [--sets 400] [--first-seed 0] [--json FILE]
 
-200 answers of 0 or 1, one question a document, lengths even in the logarithm from 200 to 60,000
-tokens, a mean of .9 before the drop. A single drop lies between 20 and 85% of the documents; of two
-stages the first lies between 20 and 60%, the second, to 30% of the baseline, a tenth of the
-documents or more behind it. Unsafe: the cap reaches the first length whose mean has lost the
+Each data set has 200 answers of 0 or 1, one question per document, log-uniform lengths from 200 to
+60,000 tokens, and a mean of .9 before the drop. A single drop is at 20 to 85% of the documents. Of
+two stages, the first is at 20 to 60%, and the second, to 30% of the baseline, at least a tenth of
+the documents later. Unsafe: the cap reaches the first length whose mean has lost the
 tolerance of the baseline's, with Wilson's limits. Covered: the median of the share of the
 documents before it (flat: of all).
 """
@@ -36,7 +36,7 @@ FIRST = int(0.15 * COUNT)
 
 
 def drawn(seed: int, first: float, two: bool) -> tuple[Documents, np.ndarray]:
-    """A sample, and the mean at each of its lengths."""
+    """Draw a sample; return it with the true mean at each of its lengths."""
     rng = np.random.default_rng(seed)
     lengths = np.sort(np.exp(rng.uniform(np.log(200), np.log(60_000), COUNT)).astype(np.int64))
     rank = (np.arange(COUNT) + 0.5) / COUNT
@@ -49,7 +49,7 @@ def drawn(seed: int, first: float, two: bool) -> tuple[Documents, np.ndarray]:
 
 
 def judged(seed: int, tolerance: float, times: float, two: bool) -> tuple[bool, float]:
-    """Whether the cap is unsafe, and what it covers of the safe documents."""
+    """Return whether the cap is unsafe, and the share of safe documents that it covers."""
     documents, mean = drawn(seed, times * tolerance, two)
     cap = certified_cap(fit_falling_curve(documents, 0.15), tolerance, CONFIDENCE).tokens or 0
     lost = np.flatnonzero(mean <= (1 - tolerance) * mean[:FIRST].mean() + 1e-12)

@@ -1,7 +1,7 @@
-"""Run a command and follow what it takes: CPU and wall seconds, resident memory over time.
+"""Run a command and record its cost: CPU and wall seconds, and resident memory over time.
 
-Memory is the sum over the process and its descendants, read every 0.5 s; pages that they share
-count once for each, so the sum is never too small.
+Memory is summed over the process and its descendants every 0.5 s. Shared pages count once for each
+process, so the sum is never too small.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EVERY_S = 0.5
 
 @dataclass
 class Followed:
-    """``memory``: (second, MB) in order of time; ``stdout``: what the command printed."""
+    """Cost of a command. ``memory``: (second, MB) in order; ``stdout``: what it printed."""
 
     wall_s: float = 0.0
     cpu_s: float = 0.0
@@ -33,7 +33,7 @@ class Followed:
         return max(mb for _, mb in self.memory)
 
     def parts(self, count: int) -> list[float]:
-        """Peaks in MB of ``count`` equal parts of the time, in order."""
+        """Return the peak MB in each of ``count`` equal parts of the time, in order."""
         edges = [self.wall_s * part / count for part in range(count + 1)]
         return [
             max((mb for at, mb in self.memory if low <= at <= high), default=0.0)
@@ -45,10 +45,10 @@ def follow(
     command: Sequence[str], environment: Mapping[str, str], folder: Path,
     each: Callable[[float, float], None] | None = None,
 ) -> Followed:  # fmt: skip
-    """Run ``command`` to its end; ``each`` is given every (second, MB).
+    """Run ``command`` to its end and return its cost; ``each`` receives every (second, MB).
 
     Raises:
-        SystemExit: it failed; with the end of what it wrote.
+        SystemExit: the command failed; contains the end of its output.
     """
     result = Followed()
     before, began = os.times(), time.perf_counter()
@@ -74,7 +74,7 @@ def follow(
 
 
 def tree_mb(pid: int) -> float:
-    """Resident memory of a process and its descendants in MB; 0 where it has ended."""
+    """Return the resident MB of a process and its descendants; 0 if it has ended."""
     total = 0
     try:
         root = psutil.Process(pid)

@@ -1,4 +1,4 @@
-"""The figures of `utilization`, on readers whose answers are known: no model is asked.
+"""Figures of `utilization` on readers with known answers, without calling a model.
 
     python benchmarks/utilization.py [--part making|readers|planted|records] [--largest 2M]
         [--runs 200] [--equal 1000] [--jobs 2] [--records 30000] [--seeds 3]
@@ -90,7 +90,7 @@ def documents(
 
 
 def made(benchmark: BenchmarkName, scale: str) -> tuple[list[int], int, float, float]:
-    """Tokens by format, records, CPU seconds and MB of this process."""
+    """Make a document; return tokens by format, records, CPU seconds and this process's MB."""
     rows = [(row["length_tokens"], row["records"]) for row in documents(benchmark, scale, 0)]
     return [one for one, _ in rows], rows[0][1], time.process_time(), peak_mb()
 
@@ -112,7 +112,7 @@ def show_making() -> None:
 async def replies(
     engine: Engine, cells: Sequence[Cell], rows: Sequence[dict[str, Any]], questions: int
 ) -> list[dict[str, Any]]:
-    """Ask and score all questions on documents, as the experiment does."""
+    """Ask and score all questions on the documents, as the experiment does."""
     samples = UtilizationSamples(cells, rows, "content", {})
     texts = {row["document_id"]: row["text"] for row in rows}
     recipe = Recipe(template=TEMPLATES["after", "off"])
@@ -139,7 +139,7 @@ async def replies(
 def asked_of(
     model: ModelEntry, benchmark: BenchmarkName, scales: Sequence[str], seeds: int, questions: int
 ) -> pd.DataFrame:
-    """The scored answers to all questions on both formats of a benchmark's documents."""
+    """Return the scored answers to all questions on both formats of a benchmark."""
     section = UtilizationSection(
         benchmarks=(benchmark,), formats=PAIR, scales=tuple(scales), seeds=seeds
     )
@@ -159,7 +159,7 @@ def asked_of(
 
 
 def chance_of(benchmark: BenchmarkName, scales: Sequence[str], seeds: int) -> list[float]:
-    """By question: the probability that the guesser answers it right."""
+    """Return question -> probability that the guesser answers it correctly."""
     found = []
     for scale, seed in product(scales, range(seeds)):
         for row in documents(benchmark, scale, seed):
@@ -203,7 +203,7 @@ def engine_run(benchmark: BenchmarkName, text: str) -> str:
 
 
 def law_of(text: str, format: Format, tokens_per_token: float) -> Law:
-    """Chance of a right answer over scales, whose documents are so much longer in ``format``."""
+    """Return the chance of a right answer over scales, given the tokens of ``format``."""
     law = parse_law(text)
     return np.vectorize(lambda scale: law.right(format, scale * tokens_per_token), [np.float64])
 
@@ -233,7 +233,7 @@ def equal_run(chance: float, alike: float, run: int) -> bool:
 
 
 def timed(work: Callable[..., Any], *given: Any) -> tuple[Any, float]:
-    """What ``work`` returns, and its CPU seconds."""
+    """Run ``work``; return its result and CPU seconds."""
     began = time.process_time()
     return work(*given), time.process_time() - began
 

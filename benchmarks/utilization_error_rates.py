@@ -1,10 +1,10 @@
-"""How often the conclusions of `utilization` are right, on outcomes drawn from planted laws.
+"""Error rates of the conclusions of `utilization`, on outcomes drawn from planted laws.
 
     python benchmarks/utilization_error_rates.py [--runs 200] [--equal 1000] [--jobs 2]
 
-Documents of 4 questions at 8 scales, 1k to 128k; 10 seeds of one benchmark, or of three pooled
-(30 documents a scale). "alike": intraclass correlation of the questions on one document, .3 or
-none, drawn for each format apart (chances from a beta distribution).
+Documents have 4 questions at 8 scales, 1k to 128k; 10 seeds of one benchmark, or of three pooled
+(30 documents per scale). "alike": intraclass correlation of the questions on one document, .3 or
+none, drawn separately for each format (chances from a beta distribution).
 
 "divergence": prose is lost from a length drawn log-uniformly from 3k to 24k, JSON lines from 3 or 6
 times that; the score falls from "top" to "chance", as a step or as 1 / (1 + (x / L)^slope); "less"
@@ -73,7 +73,7 @@ CORRELATIONS = (0.0, 0.3)
 
 
 class Readers(NamedTuple):
-    """Chances of being right by length, of either format; ``documents`` a scale and benchmark."""
+    """Chance of a right answer by length and format; ``documents``: per scale and benchmark."""
 
     a: Law
     b: Law
@@ -95,7 +95,7 @@ def lost(at: float, top: float, chance: float, slope: float) -> Law:
 
 
 def drawn(readers: Readers, rng: np.random.Generator) -> Matched:
-    """The questions of both formats; documents of a benchmark lie together."""
+    """Draw the outcomes of both formats, with a benchmark's documents adjacent."""
     count = readers.benchmarks * readers.documents
     shape = (count, len(X), QUESTIONS)
     document = np.arange(count * len(X)).reshape(count, len(X))
@@ -121,7 +121,7 @@ def drawn(readers: Readers, rng: np.random.Generator) -> Matched:
 
 
 def bands_of(matched: Matched) -> list[tuple[float, float]]:
-    """Of the mean over scales, then of each scale."""
+    """Return the bands of the mean over scales, then of each scale."""
     likeness, z = likeness_of(matched), band_quantile(SETTINGS.confidence, len(X) + 1)
     parts = [matched, *(matched.at_scale(i) for i in range(len(X)))]
     return [difference_limits(part, likeness, z) for part in parts]
@@ -136,8 +136,8 @@ def divergence_of(matched: Matched, bands: Sequence[tuple[float, float]], seed: 
 
 
 def alone(matched: Matched) -> tuple[float, float]:
-    """Interval from tests of scales: up to the first whose band leaves the margin, from the first
-    from which on one, two or four scales are not below it at shares .7, .2, .1 of a tail."""
+    """Return the divergence interval from tests of scales: it ends at the first band outside the
+    margin, and starts where 1, 2 or 4 scales are not below it (tail shares .7, .2, .1)."""
     likeness = likeness_of(matched)
     tail = 0.5 * (1.0 - SETTINGS.confidence)
     z = band_quantile(SETTINGS.confidence, len(X) + 1)
@@ -159,10 +159,10 @@ def alone(matched: Matched) -> tuple[float, float]:
 
 
 def bootstrap_weights(strata: Ints, resamples: int, rng: np.random.Generator) -> Floats:
-    """How often each document is in each resample; first the sample itself (D, 1 + resamples).
+    """Return each document's count in each resample, the sample itself first (D, 1 + resamples).
 
-    Each stratum draws one document less than it has, weighted up to as many (Rao and Wu 1988, JASA
-    83, 231-241).
+    Each stratum draws one document fewer than it has, weighted up to its size (Rao and Wu 1988,
+    JASA 83, 231-241).
     """
     weights = np.ones((len(strata), 1 + resamples))
     for group in np.unique(strata):
@@ -174,7 +174,7 @@ def bootstrap_weights(strata: Ints, resamples: int, rng: np.random.Generator) ->
 
 
 def sup_t(matched: Matched, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Bootstrap band of the largest deviation: lower and upper limits, of the mean first."""
+    """Return the bootstrap band of the largest deviation: (lower, upper), of the mean first."""
     n, s, stratum = matched.a.by_document()
     change = s - matched.b.by_document()[1]
     weights = bootstrap_weights(stratum, 500, rng)
@@ -189,7 +189,7 @@ def sup_t(matched: Matched, rng: np.random.Generator) -> tuple[Floats, Floats]:
 
 
 def divergence_of_laws(a: Law, b: Law) -> float:
-    """The first length at which they differ by the margin, by bisection: steps are not rounded."""
+    """Return the first length at which two laws differ by the margin, found by bisection."""
     fine = np.geomspace(X[0], X[-1], 2_001)
     place = int(np.argmax(a(fine) - b(fine) > MARGIN))
     low, high = fine[place - 1], fine[place]

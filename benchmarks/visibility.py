@@ -1,4 +1,4 @@
-"""Which tasks of `visibility` have something to be found, and what searches without a model find.
+"""Search landscapes of the `visibility` tasks, and baselines from searches without a model.
 
     python benchmarks/visibility.py landscapes [--points 128] [--jobs 2] [--only digits wine]
     python benchmarks/visibility.py baselines [--budget 10] [--runs 20] [--jobs 2] [--only digits]
@@ -74,7 +74,7 @@ SEARCHES: dict[str, Callable[[Space, int, bool], Search]] = {
 
 
 def landscape_for(name: str, points: int) -> tuple[Landscape, float]:
-    """The landscape of a task, kept or made, and the CPU seconds that took."""
+    """Return a task's landscape, stored or computed, and the CPU seconds taken."""
     store, task, began = Store.default(), task_named(name), time.process_time()
     data = load_data(task, store)
     kept = read_landscape(store, name, fingerprint(task, data, points, range(SPLITS), 0))
@@ -85,7 +85,7 @@ def landscape_for(name: str, points: int) -> tuple[Landscape, float]:
 
 
 def baseline(name: str, points: int, budget: int, runs: int) -> list[str]:
-    """Lines of the table of one task."""
+    """Return one task's lines of the table."""
     task, (landscape, _) = task_named(name), landscape_for(name, points)
     up, lines = landscape.higher_is_better, []
     # What a configuration is worth is known here, so the luck of one test split need not count.
@@ -109,7 +109,7 @@ def _mean(values: Sequence[float]) -> str:
 
 
 def show_landscapes(pool: ProcessPoolExecutor, names: Sequence[str], points: int) -> list[str]:
-    """Print the table, and return the names of those that count and have every start."""
+    """Print the table; return the names of landscapes that count and have every start."""
     print(f"{points} configurations, {SPLITS} splits\n")
     strata: tuple[Stratum, ...] = get_args(Stratum)
     print(

@@ -1,19 +1,19 @@
-"""The grid of 48 runs over HTTP: what it takes beside training, and what 30 kills cost.
+"""The grid of 48 runs over HTTP: its cost apart from training, and the cost of 30 kills.
 
     python benchmarks/visibility_calls.py [--kills 30] [--steps 10] [--seed 0]
 
-A server on the loopback replies to each prompt with a configuration that the prompt alone decides;
-it waits 20 ms and counts the requests. `contextcliff visibility grid toy` measures over it as its
-own command. First undisturbed, then as another campaign of the same store: every training is known
-then, and what is left is ours (must be <= 60 s and 500 MB). Then in a store of its own, killed with
-SIGKILL again and again after a random number of requests, and left to finish. The claims:
+A loopback server waits 20 ms, counts the request, and replies with a configuration that depends on
+the prompt only. `contextcliff visibility grid toy` measures over it: first undisturbed; then as a
+new campaign of the same store, with every training known, so only this program's own cost is left
+(must be <= 60 s and 500 MB); then in a separate store, killed with SIGKILL repeatedly after a
+random number of requests, and left to finish. The claims:
 
-- the steps are those of the undisturbed run: none lost, none twice;
-- no prompt was sent more often than there, but for those in flight at a kill, and no more of these
-  than the ledger shows as perhaps paid;
-- the command after the last sends nothing.
+- the steps equal those of the undisturbed run: none lost, none duplicated;
+- no prompt was sent more often than there, except those in flight at a kill, and no more of these
+  than the ledger shows as possibly paid;
+- the final command sends nothing.
 
-Exit code 1 where a claim does not hold.
+Exits with 1 if a claim does not hold.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MOST_SECONDS, MOST_MB = 60.0, 500.0
 
 
 class Server(BaseHTTPRequestHandler):
-    """An OpenAI-compatible endpoint; ``asked``: how often each prompt came."""
+    """An OpenAI-compatible endpoint; ``asked``: number of requests for each prompt."""
 
     protocol_version = "HTTP/1.1"
     asked: ClassVar[Counter[str]] = Counter()
@@ -82,7 +82,7 @@ class Server(BaseHTTPRequestHandler):
 
 
 def reply_to(prompt: str) -> str:
-    """A configuration of the toy, or now and then words."""
+    """Return a configuration of the toy task or, now and then, plain words."""
     rng = random.Random(hashlib.sha256(prompt.encode()).digest())
     if rng.random() < 0.05:
         return "I would try a larger penalty."
@@ -91,7 +91,7 @@ def reply_to(prompt: str) -> str:
 
 
 class Grid:
-    """The command in one store."""
+    """The command, run in one store."""
 
     def __init__(self, folder: Path, url: str, steps: int) -> None:
         self.folder = folder
@@ -120,7 +120,7 @@ class Grid:
             )
 
     def finish(self) -> tuple[float, float]:
-        """Run to the end; seconds of the wall clock and MB."""
+        """Run the command to its end; return wall seconds and peak MB."""
         began, process = time.perf_counter(), self.start()
         _, status, used = os.wait4(process.pid, 0)
         if status:
@@ -138,7 +138,7 @@ class Grid:
         return file.stem
 
     def steps(self) -> Counter[tuple[Any, ...]]:
-        """Every step in the records: run, number, configuration, scores."""
+        """Return every recorded step: run, number, configuration, scores."""
         import pyarrow.parquet as pq
 
         names = ["run", "step", "config", "validation", "test", "raw_output"]
@@ -151,7 +151,7 @@ class Grid:
         return steps
 
     def perhaps_paid(self) -> int:
-        """Attempts in flight when a process died, by the ledger."""
+        """Count the attempts that were in flight when a process died, by the ledger."""
         import sqlite3
 
         with sqlite3.connect(self.folder / "store" / "state.db") as db:
@@ -160,7 +160,7 @@ class Grid:
 
 
 def killed(grid: Grid, kills: int, rng: random.Random) -> int:
-    """Kill the command so often, each time after a few more requests; how often it was alive."""
+    """Kill the command ``kills`` times, after random requests; return how often it was alive."""
     alive = 0
     for number in range(kills):
         process = grid.start()

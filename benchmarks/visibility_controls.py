@@ -1,4 +1,4 @@
-"""How often the analysis of `visibility` finds what is there, and what is not.
+"""Power and error rates of the analysis of `visibility`.
 
 Part of benchmarks/visibility.py. "controls": grids of scripted agents on tabulated landscapes
 (`--benchmarks` x `--seeds` x 8 combinations of bounds, history and direction, 10 steps, low starts;
@@ -45,7 +45,7 @@ _SETTINGS = AnalysisSettings()
 
 
 def section_of(benchmarks: tuple[str, ...], seeds: int, grid: int) -> VisibilitySection:
-    """The study of one grid; its seeds are its own."""
+    """Return the study section of one grid, with the given seeds."""
     return VisibilitySection.model_validate(
         {
             "benchmarks": benchmarks,
@@ -65,7 +65,7 @@ def section_of(benchmarks: tuple[str, ...], seeds: int, grid: int) -> Visibility
 def verdicts(
     name: AgentName, benchmarks: tuple[str, ...], seeds: int, grid: int
 ) -> list[tuple[str, str, str]]:
-    """Axis, outcome and verdict of each significant effect of one grid."""
+    """Return axis, outcome and verdict of each significant effect of one grid."""
     section = section_of(benchmarks, seeds, grid)
     records = _tabulated(benchmarks).records(_AGENTS[name], section, grid)
     effects = effects_of(
@@ -80,7 +80,7 @@ def verdicts(
 
 
 def show_controls(pool: ProcessPoolExecutor, given: Any) -> None:
-    """Print how many grids show each effect, and how many show any where there is none."""
+    """Print how many grids show each effect, and how many show a false effect."""
     benchmarks = tuple(given.benchmarks)
     runs = 8 * given.seeds * len(benchmarks)
     print(f"{', '.join(benchmarks)}; {given.seeds} seeds, 8 combinations: {runs} runs of 10 steps")
@@ -108,7 +108,7 @@ def show_controls(pool: ProcessPoolExecutor, given: Any) -> None:
 
 @cache
 def _tabulated(benchmarks: tuple[str, ...]) -> Tabulated:
-    """Landscapes in the store, as `landscapes` keeps them.
+    """Return the landscapes stored by `landscapes`.
 
     Raises:
         SystemExit: one has not been tabulated.
@@ -125,7 +125,7 @@ def _tabulated(benchmarks: tuple[str, ...]) -> Tabulated:
 
 
 def show_dependence(pool: ProcessPoolExecutor, given: Any) -> None:
-    """Print error rates under effects of single seeds that are 0 on average."""
+    """Print error rates under seed effects that are 0 on average."""
     print(f"share of {given.studies} studies with p <= .05; SD of pairs 1, 8 pairs a seed\n")
     print("benchmarks x seeds   SD of the seeds' effects   ours   flips of the plain mean")
     designs = [(b, s, sd) for b, s in ((1, 3), (1, 6), (3, 3), (3, 12)) for sd in (0.0, 0.5, 1.0)]

@@ -1,15 +1,15 @@
-"""What the order of calls is worth to vLLM's prefix cache: ours, shuffled, question by question.
+"""Effect of the call order on vLLM's prefix cache: planned, shuffled, question by question.
 
     python benchmarks/vllm_prefix_order.py [--documents 20] [--questions 30] [--tokens 2000]
 
-Each order is measured by the engine ``vllm`` in a process and with a ledger of its own, one call at
-a time, with a cache that holds about four documents. Prints CPU and wall seconds of the calls
+The engine ``vllm`` measures each order in a separate process with its own ledger, one call at a
+time, with a cache that holds about four documents. Prints CPU and wall seconds of the calls
 alone (start-up apart), the share of prompt tokens that came from the cache, and whether the answers
 are the same in every order. Needs vLLM (docs/inference.md).
 
-The model is a Llama with random weights (2 layers, 512 wide; its answers mean nothing, and differ
-from prompt to prompt all the same), since the reference models are so small that what is saved on
-reading is little compared with what vLLM spends on each step.
+The model is a Llama with random weights (2 layers, 512 wide), whose answers mean nothing but differ
+from prompt to prompt. The reference models are too small: reading costs them little compared with
+vLLM's cost per step.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LAYERS, WIDTH, HEADS, BLOCK = 2, 512, 8, 128
 
 
 class Sample:
-    """``questions`` about each of ``documents`` ledgers, in one bin, in a shuffled manifest."""
+    """A sample of ``questions`` on each of ``documents`` ledgers, in one bin, shuffled."""
 
     def __init__(self, documents: int, questions: int, tokens: int) -> None:
         records = records_for_tokens(tokens)
@@ -80,7 +80,7 @@ class _Planned:
 
 
 def in_order(calls: list[PlannedCall], order: str) -> list[PlannedCall]:
-    """``calls`` as planned ("ours", "no cache"), or in another order."""
+    """Return ``calls`` as planned ("ours", "no cache"), or in another order."""
     if order == "shuffled":
         return random.Random(1).sample(calls, len(calls))
     if order == "by question":  # the worst for a cache of the most recent: none is ever found
@@ -89,7 +89,7 @@ def in_order(calls: list[PlannedCall], order: str) -> list[PlannedCall]:
 
 
 def random_llama(folder: Path) -> None:
-    """Weights of a given seed, with the reference models' tokenizer next to them."""
+    """Write weights from a fixed seed, with the reference models' tokenizer next to them."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -114,7 +114,7 @@ def random_llama(folder: Path) -> None:
 
 
 def measure(folder: str, order: str, sample: Sample) -> dict[str, Any]:
-    """One order, in this process."""
+    """Measure one order in this process."""
     blocks = DOCUMENTS_IN_CACHE * -(-(sample.length + 64) // BLOCK) + 2
     block_bytes = BLOCK * 2 * LAYERS * WIDTH * 4  # keys and values, float32
     entry = ModelEntry.model_validate(

@@ -1,4 +1,4 @@
-"""What the whole command costs, from the shell to the report, next to other tools' commands.
+"""Cost of the whole command, from the shell to the report, next to other tools' commands.
 
     python benchmarks/whole_command.py [--peers BIN] [--base CHECKOUT] [--documents 20 1000]
                                        [--repeats 3] [--json]
@@ -14,7 +14,7 @@ sum over its processes of their resident pages, looked at 20 times a second, or 
 process's own peak, if that is more. ``--peers`` names the folder of the commands `inspect` and
 `lm_eval` (`make install-log-tools`: .venv-logs/bin). ``--base`` runs another checkout with the same
 interpreter, in turn with this one, so that a busy machine slows both alike. The medians of the
-repeats are printed. Exit code 1 where a goal is missed.
+repeats are printed. Exits with 1 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _LM_EVAL_TASK = {
 
 
 class Cost(NamedTuple):
-    """What one run of a command took."""
+    """Cost of one run of a command."""
 
     cpu_s: float
     peak_mb: float
@@ -78,7 +78,7 @@ class Cost(NamedTuple):
 
 
 def write_data(folder: Path, documents: int) -> None:
-    """`ours.jsonl` (document, question, answers) and `peers.jsonl` (prompt, target)."""
+    """Write `ours.jsonl` (document, question, answers) and `peers.jsonl` (prompt, target)."""
     rng = random.Random(0)
     shortest, longest = (tokens * CHARS_PER_TOKEN for tokens in TOKENS)
     page = " ".join(rng.choices(WORDS, k=longest // 4))
@@ -97,7 +97,7 @@ def write_data(folder: Path, documents: int) -> None:
 def commands(
     folder: Path, url: str, documents: int, peers: Path | None, base: Path | None
 ) -> dict[str, tuple[list[str], dict[str, str]]]:
-    """Name -> command line and environment, of those that can be run."""
+    """Return name -> command line and environment, for the commands that can be run."""
     models = folder / "models.yaml"
     entry = f"engine: openai, base_url: '{url}', concurrency: {CONCURRENCY}, revision: r1"
     models.write_text(f"models:\n  stub: {{{entry}}}\n")
@@ -132,7 +132,7 @@ def commands(
 
 
 def run(command: list[str], environment: dict[str, str], folder: Path) -> Cost:
-    """Run the command in ``folder``, with an empty one in the place of ``STORE``."""
+    """Run the command in ``folder``, with an empty folder in place of ``STORE``."""
     store = tempfile.mkdtemp()
     began, peak = time.perf_counter(), 0.0
     with tempfile.TemporaryFile("w+") as output:
@@ -160,7 +160,7 @@ def run(command: list[str], environment: dict[str, str], folder: Path) -> Cost:
 
 
 def _resident_mb(pid: int) -> float:
-    """Resident pages of the process and its descendants; 0 where there is no /proc."""
+    """Return the resident MB of the process and its descendants; 0 without /proc."""
     pages, left = 0, [str(pid)]
     while left:
         one = Path("/proc") / left.pop()
@@ -176,7 +176,7 @@ def _resident_mb(pid: int) -> float:
 def contest(
     documents: int, repeats: int, peers: Path | None, base: Path | None
 ) -> dict[str, list[Cost]]:
-    """All commands in turn, so often, on the same data."""
+    """Run all commands in turn, ``repeats`` times, on the same data; return their costs."""
     costs: dict[str, list[Cost]] = {}
     with tempfile.TemporaryDirectory() as name, stub(DELAY_MS) as url:
         folder = Path(name)

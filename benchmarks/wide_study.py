@@ -1,4 +1,4 @@
-"""What a wide study costs Dagster and us: many models x bins x campaigns, calls to a stub server.
+"""Cost of a wide study in Dagster: many models x bins x campaigns, with a stub server.
 
     python benchmarks/wide_study.py [--models 50] [--bins 20] [--examples 5] [--campaigns 10]
                                     [--dir DIR]
@@ -60,7 +60,7 @@ def write_study(folder: Path, url: str, given: argparse.Namespace) -> None:
 
 
 def cpu_of(command: list[str], folder: Path) -> tuple[float, str]:
-    """CPU seconds of a command and its children, and what it printed."""
+    """Run a command; return the CPU seconds of it and its children, and its output."""
     environment = {**os.environ, **environment_of(folder)}
     before = os.times()
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
@@ -93,7 +93,7 @@ SCORE = [
 
 
 def main() -> None:
-    """Print the figures."""
+    """Parse the arguments and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     for name, default in (("models", 50), ("bins", 20), ("examples", 5), ("campaigns", 10)):
         parser.add_argument(f"--{name}", type=int, default=default)
@@ -107,7 +107,7 @@ def main() -> None:
 
 
 def figures(folder: Path, campaigns: int) -> None:
-    """Measure what is not measured yet, and print what each part takes."""
+    """Measure the missing campaigns, and print the cost of each part."""
     for number in range(campaigns):
         name = f"c{number:02d}"
         if (folder / "store" / "wide" / "report" / name).exists():
@@ -126,7 +126,7 @@ def figures(folder: Path, campaigns: int) -> None:
 
 
 def event_log(runs: Path) -> None:
-    """Print bytes of the largest metadata of each asset, and rows of the largest run."""
+    """Print the bytes of each asset's largest metadata, and the rows of the largest run."""
     with sqlite3.connect(runs / "index.db") as index:
         sql = "SELECT asset_key, max(length(event)), count(*) FROM event_logs WHERE "
         sql += "dagster_event_type = 'ASSET_MATERIALIZATION' GROUP BY asset_key"

@@ -2,7 +2,7 @@
 
     from contextcliff_dagster import analyze, compare, profile
 
-`contextcliff_dagster.api` has every other name that is meant to be imported.
+`contextcliff_dagster.api` exports every other public name.
 """
 
 from __future__ import annotations

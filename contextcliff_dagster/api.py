@@ -1,7 +1,7 @@
-"""The names to import in notebooks, scripts and packages of your own; addresses inside may change.
+"""Public API for notebooks, scripts and extensions; internal module paths may change.
 
-A name is looked up in its room when it is first used, so that importing this module costs nothing.
-`contextcliff_dagster.policy` is the other public address: standard library only, for gateways.
+Names are imported on first use, so importing this module costs nothing. Gateways import
+`contextcliff_dagster.policy`, the other public module, which needs only the standard library.
 """
 
 from __future__ import annotations
@@ -137,9 +137,9 @@ def __dir__() -> list[str]:
 
 
 def _exports(name: str) -> str | None:
-    """The module of an extension that hands on ``name``."""
+    """Return the module from which an extension exports ``name``, or None."""
     if name.startswith("_"):
         return None
     from contextcliff_dagster.contracts.extensions import extensions
 
-    return next((one.exports[name] for one in extensions().values() if name in one.exports), None)
+    return next((e.exports[name] for e in extensions().values() if name in e.exports), None)

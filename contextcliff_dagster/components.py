@@ -1,7 +1,7 @@
-"""`StudyComponent`: a study in the ``defs`` folder of any Dagster project.
+"""`StudyComponent`: a study as a component in the ``defs`` folder of any Dagster project.
 
-Its attributes are the keys of a study file. Registered with `dg` by the entry point
-``dagster_dg_cli.registry_modules``.
+Its attributes are the keys of a study file. The entry point ``dagster_dg_cli.registry_modules``
+registers it with `dg`.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ if TYPE_CHECKING:
 
 
 class StudyParameters(BaseModel):
-    """What `dg scaffold defs` takes for a study."""
+    """Parameters of `dg scaffold defs` for a study."""
 
     data: str | None = Field(
         default=None,
-        description="Table of your own examples (csv, jsonl, parquet), from the component's folder",
+        description="Table of your examples (csv, jsonl, parquet), from the component's folder",
     )
-    model: str = Field(default="reference-short", description="Name of models.yaml")
+    model: str = Field(default="reference-short", description="Name of a model in models.yaml")
 
 
 class StudyScaffolder(dg.Scaffolder[StudyParameters]):
-    """Writes a study that is measured as it is, on generated documents or on ``data``."""
+    """Scaffolder of a ready-to-run study on generated documents or on ``data``."""
 
     @classmethod
     def get_scaffold_params(cls) -> type[StudyParameters]:
         return StudyParameters
 
     def scaffold(self, request: dg.ScaffoldRequest[StudyParameters]) -> None:
-        """Write ``defs.yaml``; the study is named after its folder.
+        """Write ``defs.yaml`` for a study named after its folder.
 
         Raises:
-            StudyError: the folder has no name that a study can have.
+            StudyError: the folder's name is not a valid study name.
         """
         from contextcliff_dagster.studies.files import require_study_name
 
         name = request.target_path.name.lower().replace("_", "-")
         require_study_name(name)
-        own = request.params.data
+        data = request.params.data
         generated = {"kind": "reference", "task": "lookup", "documents": 400, "max_tokens": 4_000}
         attributes = {
             "name": name,
-            "description": "What it asks.",
-            "corpus": {"kind": "file", "path": own} if own else generated,
-            "tokenizer": "tiktoken:o200k_base" if own else "reference",
+            "description": "What this study measures.",
+            "corpus": {"kind": "file", "path": data} if data else generated,
+            "tokenizer": "tiktoken:o200k_base" if data else "reference",
             "bins": {"count": 10},
             "sampling": {"samples_per_bin": 20},
             "models": [request.params.model],
@@ -59,12 +59,12 @@ class StudyScaffolder(dg.Scaffolder[StudyParameters]):
 
 @dg.scaffold_with(StudyScaffolder)
 class StudyComponent(dg.Component):
-    """A ContextCliff study: at which length of its input does a model stop being reliable?
+    """A ContextCliff study: at which input length does a model stop being reliable?
 
-    The attributes are those of a study file (docs/studies.md). They give the chain of assets from
-    corpus to report, the job `profile_<study>`, and schedules, sensors and alerts where the
-    attributes ask for them. Paths go from the component's own folder. Results lie in the store
-    (CONTEXTCLIFF_HOME), models are those of models.yaml (CONTEXTCLIFF_MODELS).
+    The attributes are the keys of a study file (docs/studies.md). They define the assets from
+    corpus to report, the job `profile_<study>`, and any schedules, sensors and alerts that the
+    study asks for. Paths are relative to the component's folder. Results are written to the store
+    (CONTEXTCLIFF_HOME); models are looked up in models.yaml (CONTEXTCLIFF_MODELS).
     """
 
     def __init__(self, study: Study) -> None:
@@ -72,7 +72,7 @@ class StudyComponent(dg.Component):
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
-        """What `dg list components` shows."""
+        """Return the description that `dg list components` shows."""
         return dg.ComponentTypeSpec(
             description="A ContextCliff study: the safe context cap of models on a task.",
             tags=["llm", "evaluation"],
@@ -81,22 +81,22 @@ class StudyComponent(dg.Component):
 
     @classmethod
     def get_model_cls(cls) -> type[BaseModel]:
-        """The declaration of a study file."""
+        """Return the pydantic model of a study file."""
         return _attributes()
 
     @classmethod
     def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> StudyComponent:
-        """The component of one ``defs.yaml``; its attributes are validated before."""
+        """Return the component of one ``defs.yaml``, whose attributes are already validated."""
         from contextcliff_dagster.studies import Study
         from contextcliff_dagster.studies.files import in_folder
 
         if not isinstance(attributes, Study):
-            raise TypeError(f"{context.path} has no attributes of a study")
+            raise TypeError(f"{context.path} has no study attributes")
         folder = context.path if context.path.is_dir() else context.path.parent
         return cls(in_folder(attributes, folder))
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The study's assets, jobs, schedules and sensors; none of a retired study.
+        """Return the study's assets, jobs, schedules and sensors; nothing for a retired study.
 
         Raises:
             StudyError: a file that the study names is missing.
@@ -129,7 +129,7 @@ class StudyComponent(dg.Component):
 
 @cache
 def _resources() -> dict[str, Any]:
-    """The same objects for every study: Dagster merges no two that differ."""
+    """Return the resources shared by all studies; Dagster merges only identical objects."""
     from contextcliff_dagster.defs.resources import default_resources
 
     return default_resources()
@@ -137,7 +137,7 @@ def _resources() -> dict[str, Any]:
 
 @cache
 def _attributes() -> type[BaseModel]:
-    """`Study`, whose JSON Schema also has the sections of all experiments."""
+    """Return `Study` with a JSON Schema that also has the sections of all experiments."""
     from pydantic import GetJsonSchemaHandler, TypeAdapter
     from pydantic.json_schema import JsonSchemaValue
 
@@ -152,10 +152,10 @@ def _attributes() -> type[BaseModel]:
             cls, core_schema: Any, handler: GetJsonSchemaHandler
         ) -> JsonSchemaValue:
             schema = handler.resolve_ref_schema(handler(core_schema))
-            for one in all_experiments():
-                if one.section is not None:
-                    section = TypeAdapter(one.section).core_schema
-                    schema["properties"][one.name] = handler(section)
+            for experiment in all_experiments():
+                if experiment.section is not None:
+                    section = TypeAdapter(experiment.section).core_schema
+                    schema["properties"][experiment.name] = handler(section)
             schema["properties"]["track"]["anyOf"].append({"type": "string"})  # its kind alone
             return {**schema, "additionalProperties": False}
 

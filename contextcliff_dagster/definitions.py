@@ -1,7 +1,7 @@
-"""The code location: every study's assets and jobs, what they are handed, and who runs them.
+"""The code location: the assets and jobs of every study, their resources and the executor.
 
-Written out rather than collected by ``load_from_defs_folder``, which wraps the sentence about a
-misspelt study file into a tree of modules.
+Listed explicitly rather than collected by ``load_from_defs_folder``, which would bury the error
+message about a misspelt study file in a module traceback.
 """
 
 from contextcliff_dagster.freed_memory import collect_garbage_rarely
@@ -31,10 +31,10 @@ from contextcliff_dagster.studies.files import is_retired
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """One Definitions object, read when the code location loads.
+    """Return the Definitions object of the code location.
 
-    A study that cannot be loaded is an asset that fails with the reason; the others go on. Shipped
-    examples that nobody has used are left out (`is_used_example`).
+    A study that cannot be loaded becomes an asset that fails with the reason; the others still
+    load. Shipped examples that nobody has used are left out (`is_used_example`).
     """
     store = Store.default()
     studies, broken = read_studies(lambda name: is_used_example(name, store))
@@ -45,8 +45,8 @@ def defs() -> dg.Definitions:
         if is_retired(store, study.name):
             continue
         try:
-            made = study_parts(study)
-            parts.append(made._replace(assets=with_token_ranges(made.assets, study, store)))
+            part = study_parts(study)
+            parts.append(part._replace(assets=with_token_ranges(part.assets, study, store)))
             loaded.append(study)
         except Exception as error:  # a schedule that Dagster refuses, a prompt file that is gone
             broken.append(BrokenStudy(study.name, study.folder, f"Study {study.name!r}: {error}"))
@@ -54,7 +54,7 @@ def defs() -> dg.Definitions:
     return dg.Definitions(
         assets=[
             *(asset for part in parts for asset in part.assets),
-            *(broken_study_asset(one, number) for number, one in enumerate(broken)),
+            *(broken_study_asset(study, number) for number, study in enumerate(broken)),
             database_asset(loaded),
         ],
         jobs=[*(job for part in parts for job in part.jobs), *reports],

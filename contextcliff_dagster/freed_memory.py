@@ -1,5 +1,5 @@
-"""Freed memory: how often Python looks for garbage, and returning to the system what allocators
-keep for what may come."""
+"""Memory settings of the process: rarer garbage collection, and returning memory that
+allocators hold in reserve."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from contextlib import contextmanager, suppress
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of glibc's malloc.h
 _AT_ONCE_BYTES = 1 << 20
 _ALLOCATED = 100_000
-"""Containers between two collections of garbage. At Python's own 700 all that was imported is gone
-through five times in the seconds of a small run, at 10,000 still twice: 0.5 and 0.2 CPU seconds
-more. The peak of its memory is the same, as most of what is made in between stays."""
+"""Container allocations between two garbage collections. At Python's default of 700, a small run
+scans all imported modules five times; at 10,000, twice (0.5 and 0.2 CPU seconds more). Peak memory
+is the same, because most objects allocated in between stay alive."""
 
 
 def collect_garbage_rarely() -> None:
-    """From here on, Python looks for garbage in circles less often; never where it is switched off.
+    """Run the cyclic garbage collector less often; leave it alone if it is disabled.
 
-    For a process that imports much and keeps it. The setting is the process's.
+    For a process that imports many modules and keeps them. The setting is process-wide.
     """
     if before := gc.get_threshold()[0]:
         gc.set_threshold(max(before, _ALLOCATED))
 
 
 def return_freed_memory() -> None:
-    """Return what Arrow keeps, and the C library in small pieces; a few milliseconds.
+    """Return unused memory of Arrow and the C library to the system; takes a few milliseconds.
 
-    Of a vocabulary that is 30 to 55 MB.
+    Once a tokenizer vocabulary is freed, this returns 30 to 55 MB.
     """
     if arrow := sys.modules.get("pyarrow"):
         arrow.default_memory_pool().release_unused()
-    with suppress(OSError, AttributeError, TypeError):  # another C library has no such thing
+    with suppress(OSError, AttributeError, TypeError):  # only glibc has malloc_trim
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def lean_allocator() -> None:
-    """From here on, the C library's allocator keeps little of what is free: 80 MB less of a run.
+    """Make the C library's allocator keep less free memory: a run needs 80 MB less.
 
-    Two arenas for all threads, not eight per core: what is free in one is of no use to another. And
-    arrays of a megabyte go back at once: by default the first one that is freed raises that bound
-    to its size, up to 32 MB, and later ones leave holes in the heap. The setting is the process's.
+    All threads share two arenas instead of eight per core, because memory that is free in one arena
+    is unusable in another. Blocks of 1 MB or more are returned when freed; by default the first
+    freed one raises that threshold to its size (up to 32 MB). The setting is process-wide.
     """
     with suppress(OSError, AttributeError, TypeError):
         library = ctypes.CDLL(None)
@@ -53,10 +53,10 @@ def lean_allocator() -> None:
 
 @contextmanager
 def lean_arrow() -> Iterator[None]:
-    """Inside, Arrow allocates from the system, which gets back at the end what is free by then.
+    """Let Arrow allocate from the system within the block; return the freed memory at its end.
 
-    35 MB less at the peak of a length map. The setting is the process's; another thread that uses
-    Arrow meanwhile is slower, not wrong.
+    Saves 35 MB at the peak of a length map. The setting is process-wide; another thread that uses
+    Arrow meanwhile is slower, but its results stay correct.
     """
     import pyarrow as pa
 

@@ -1,7 +1,7 @@
-"""The certified cap as a file that a gateway reads before each call.
+"""Safe-context policies: the certified cap as a file that a gateway checks before each call.
 
-Belongs here: what `safe-context.json` holds, reading it, and holding a call against it; not finding
-the cap. A gateway imports it on its hot path: nothing but `count` needs more than Python itself.
+Belongs here: the fields of `safe-context.json`, reading it, and checking a call against it; not
+finding the cap. Gateways import it on their hot path: only `count` needs third-party packages.
 
     policy = SafeContext.load("safe-context.json", model="my-model")
     policy.check(tokens=48_000)   # raises above the cap, when expired, for another model
@@ -26,36 +26,35 @@ if TYPE_CHECKING:
 POLICY_VERSION = "1.1"
 Day = date  # the field `date` hides the type within the class
 EXPIRES_AFTER_DAYS = 90
-"""Hosted models change within months without notice; a cap older than that is a guess."""
+"""Default lifetime of a policy: hosted models change within months without notice."""
 
 
 class PolicyError(ContextCliffError):
-    """A policy cannot be made, read or applied."""
+    """A policy that cannot be created, read or applied."""
 
 
 class AboveCapError(PolicyError):
-    """The call is longer than the policy allows."""
+    """A call that is longer than the policy allows."""
 
 
 class ExpiredPolicyError(PolicyError):
-    """The policy's last day has passed."""
+    """A policy whose expiry date has passed."""
 
 
 class ForeignPolicyError(PolicyError):
-    """The policy was measured for another model, serving identity or tokenizer."""
+    """A policy measured for another model, serving identity or tokenizer."""
 
 
 @dataclass(frozen=True, slots=True)
 class SafeContext:
-    """One model's cap on one task, and what it rests on.
+    """One model's cap on one task, and the evidence behind it.
 
-    ``identity`` is the hash of the serving identity, ``None`` where it is unknown.
-    ``safe_cap_tokens`` is the longest document that is safe, in tokens of ``tokenizer``;
-    ``cap_prompt_tokens`` the same as a whole prompt in the model's own tokens. ``tolerance`` and
-    ``confidence`` are those of the loss that is excluded up to the cap, from ``n`` scored examples
-    of ``n_documents``; ``ttft_ms_p95`` is a limit on the time to the first token that is kept, too.
-    ``date`` is the day of the last measured call, ``expiry`` the last on which the policy holds.
-    ``method_version`` and ``scorer_version`` are of the cap's method and of the scorers (null: 1).
+    ``identity`` is the hash of the serving identity, or ``None`` if unknown. ``safe_cap_tokens`` is
+    the length of the longest safe document, in tokens of ``tokenizer``; ``cap_prompt_tokens`` is
+    the same cap for the whole prompt, in the model's own tokens. Up to the cap, a loss of
+    ``tolerance`` is ruled out at ``confidence``, from ``n`` scored examples of ``n_documents``, and
+    the limit ``ttft_ms_p95`` on the time to the first token holds, if there is one. ``date`` is the
+    day of the last call, ``expiry`` the last valid day; versions are of method and scorers.
     """
 
     model: str
@@ -82,21 +81,21 @@ class SafeContext:
 
     @classmethod
     def load(cls, path: str | Path, model: str | None = None) -> SafeContext:
-        """The policy in ``path``; of several models', the one for ``model``.
+        """Return the policy in ``path``; if it holds several, the one for ``model``.
 
         Raises:
-            PolicyError: the file is missing or no policy, or holds several and none is named.
-            ForeignPolicyError: none in it is for ``model``.
+            PolicyError: the file is missing or not a policy, or ``model`` is None for several.
+            ForeignPolicyError: the file has no policy for ``model``.
         """
         policies = load_policies(path)
-        there = ", ".join(policy.model for policy in policies)
+        models = ", ".join(policy.model for policy in policies)
         if model is None and len(policies) > 1:
-            raise PolicyError(f"{path} holds policies for {there}; name one of these models.")
+            raise PolicyError(f"{path} holds policies for {models}; choose one of these models.")
         for policy in policies:
             if model in (None, policy.model):
                 return policy
         raise ForeignPolicyError(
-            f"{path} is a policy for {there}, not for {model!r}; measure that model, or name the "
+            f"{path} is a policy for {models}, not for {model!r}; measure that model, or name the "
             "one the policy was made for."
         )
 
@@ -109,17 +108,18 @@ class SafeContext:
         expires: int | Day = EXPIRES_AFTER_DAYS,
         allow_baseline: bool = False,
     ) -> SafeContext:
-        """The policy that ``cliffs`` supports, for so many days, or until the day ``expires``.
+        """Return the policy that ``cliffs`` supports.
 
-        ``allow_baseline``: where nothing longer is shown, the end of the baseline region will do.
+        ``expires`` is a number of days or the last valid day. With ``allow_baseline``, the end of
+        the baseline region serves as the cap if no longer one is certified.
 
         Raises:
-            PolicyError: the result has no (joint) cap, or the policy would have expired already.
+            PolicyError: the result has no (joint) cap, or the policy would already have expired.
         """
         limit, why = cliffs.latency_limit, cliffs.safe_cap_reason
         joint = cliffs.joint_cap if limit else None
         if joint and joint.limited_by == "latency_limit":
-            why = "The limit on the time to the first token is not known to be kept at any."
+            why = "The limit on the time to the first token is not shown to hold at any length."
         own: dict[str, Any] = {"score": cliffs.score.name, "schema_version": POLICY_VERSION}
         if (joint.tokens if joint else cliffs.safe_cap_tokens) is None:
             late = joint is not None and joint.limited_by == "latency_limit"
@@ -147,7 +147,7 @@ class SafeContext:
         return cls(**{name: getattr(cliffs, name) for name in names} | own)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready, by `schemas/safe-context.schema.json`."""
+        """Return the policy as JSON-ready values (`schemas/safe-context.schema.json`)."""
         return {"schema_version": self.schema_version, **asdict(self)}
 
     def check(
@@ -160,21 +160,21 @@ class SafeContext:
         tokenizer: str | None = None,
         today: Day | None = None,
     ) -> None:
-        """Return if the call is within the policy.
+        """Raise unless the call is within the policy.
 
-        ``tokens`` are of the document, by the policy's tokenizer; ``prompt_tokens`` of the whole
-        prompt, as the model counts; give either or both. Of ``model``, ``identity``, ``tokenizer``,
-        what is not given is not compared. ``today`` is UTC, by the clock when None.
+        ``tokens`` is the document's length by the policy's tokenizer; ``prompt_tokens`` the whole
+        prompt's by the model's own; give either or both. ``model``, ``identity`` and ``tokenizer``
+        are compared only if given. ``today`` is a UTC date; None means the current one.
 
         Raises:
-            AboveCapError, ExpiredPolicyError, ForeignPolicyError: it is not.
-            PolicyError: nothing is counted, or the policy has no cap in prompt tokens.
+            AboveCapError, ExpiredPolicyError, ForeignPolicyError: the call is not within it.
+            PolicyError: no token count is given, or the policy has no cap in prompt tokens.
         """
-        for name, given in (("model", model), ("identity", identity), ("tokenizer", tokenizer)):
-            if given not in (None, own := getattr(self, name)):
+        for name, value in (("model", model), ("identity", identity), ("tokenizer", tokenizer)):
+            if value not in (None, expected := getattr(self, name)):
                 raise ForeignPolicyError(
-                    f"This policy is for {name} {_short(own)}, not {_short(given)}: a cap of one "
-                    "says nothing about the other; measure that one."
+                    f"This policy is for {name} {_short(expected)}, not {_short(value)}; the cap "
+                    "does not carry over, so measure the new one."
                 )
         if (today or _today()) > date.fromisoformat(self.expiry):
             raise ExpiredPolicyError(
@@ -183,10 +183,10 @@ class SafeContext:
                 "export a new one."
             )
         if tokens is None and prompt_tokens is None:
-            raise PolicyError("Nothing to hold against the policy: give tokens or prompt_tokens.")
+            raise PolicyError("Nothing to check against the policy: give tokens or prompt_tokens.")
         if prompt_tokens is not None and self.cap_prompt_tokens is None:
             raise PolicyError(
-                f"The policy of {self.model} has no cap in prompt tokens; give the document's."
+                f"The policy of {self.model} has no cap in prompt tokens; give document tokens."
             )
         for name, counted, cap in (
             ("document", tokens, self.safe_cap_tokens),
@@ -209,15 +209,15 @@ class SafeContext:
         tokenizer: str | None = None,
         open_by_name: Callable[[str], Tokenizer] | None = None,
     ) -> int:
-        """Tokens of ``text`` as the policy counts them.
+        """Count the tokens of ``text`` with the policy's tokenizer.
 
-        ``tokenizer`` is where the policy's own lies on this machine (``file:PATH``), with the same
+        ``tokenizer`` locates the policy's tokenizer on this machine (``file:PATH``), with the same
         vocabulary; ``open_by_name`` opens it in place of `api.open_tokenizer`.
 
         Raises:
             PolicyError: the policy names no tokenizer.
-            ForeignPolicyError: the tokenizer is another one.
-            StudyError: it cannot be opened.
+            ForeignPolicyError: the tokenizer differs from the policy's.
+            StudyError: the tokenizer cannot be opened.
         """
         from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 
@@ -226,13 +226,13 @@ class SafeContext:
             raise PolicyError(
                 f"The policy of {self.model} names no tokenizer; give the number of tokens."
             )
-        counting = (open_by_name or open_tokenizer)(name)
-        if self.tokenizer_sha256 not in (None, counting.fingerprint):
+        opened = (open_by_name or open_tokenizer)(name)
+        if self.tokenizer_sha256 not in (None, opened.fingerprint):
             raise ForeignPolicyError(
                 f"{name} is not the tokenizer that the policy of {self.model} counts with "
-                "(its vocabulary has another SHA-256); give that one."
+                "(its vocabulary has another SHA-256); give the policy's tokenizer."
             )
-        return counting.count(text)
+        return opened.count(text)
 
 
 def guard(
@@ -244,9 +244,9 @@ def guard(
     identity: str | None = None,
     tokenizer: str | None = None,
 ) -> SafeContext:
-    """The policy in ``path``, once the call has passed its check.
+    """Check a call against the policy in ``path`` and return the policy.
 
-    Raises as `SafeContext.load` and `SafeContext.check`, which a gateway calls one by one.
+    Raises the errors of `SafeContext.load` and `SafeContext.check`.
     """
     policy = SafeContext.load(path, model)
     policy.check(tokens, prompt_tokens=prompt_tokens, identity=identity, tokenizer=tokenizer)
@@ -254,10 +254,10 @@ def guard(
 
 
 def load_policies(path: str | Path) -> list[SafeContext]:
-    """Every policy in ``path``: a file holds one object, or an array of them.
+    """Return every policy in ``path``, a file of one object or an array of objects.
 
     Raises:
-        PolicyError: the file is missing, damaged, newer, or no policy.
+        PolicyError: the file is missing, damaged, newer, or not a policy.
     """
     try:
         content = loads(read_file(path))
@@ -274,7 +274,7 @@ def load_policies(path: str | Path) -> list[SafeContext]:
 
 
 def as_json(policies: Sequence[SafeContext]) -> dict[str, Any] | list[dict[str, Any]]:
-    """What a file holds: one object, or an array for several models."""
+    """Return the content of a policy file: one object, or an array for several models."""
     rows = [policy.to_dict() for policy in policies]
     return rows[0] if len(rows) == 1 else rows
 
@@ -282,7 +282,7 @@ def as_json(policies: Sequence[SafeContext]) -> dict[str, Any] | list[dict[str, 
 def _policy(row: Any, path: str | Path) -> SafeContext:
     version = row.get("schema_version") if isinstance(row, dict) else None
     if not isinstance(version, str):
-        raise PolicyError(f"{path} is no policy of contextcliff; `contextcliff policy` makes one.")
+        raise PolicyError(f"{path} is not a contextcliff policy; `contextcliff policy` makes one.")
     if version.partition(".")[0] != POLICY_VERSION.partition(".")[0]:
         raise PolicyError(
             f"{path} has schema version {version}, known here: {POLICY_VERSION}; upgrade "

@@ -1,7 +1,7 @@
-"""How a file gets on the disk: never half written, and readable by its user alone.
+"""Atomic writes of private files: never half written, readable only by their owner.
 
-Documents and answers are private, whatever the umask allows; by a setting the folder's group shares
-them.
+Documents and answers are private whatever the umask allows; a setting shares them with the folder's
+group.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ GROUP = "CONTEXTCLIFF_STORE_GROUP"
 
 
 def _shared() -> bool:
-    given = os.environ.get(GROUP, "").strip()
-    if given not in ("", "0", "1"):
+    setting = os.environ.get(GROUP, "").strip()
+    if setting not in ("", "0", "1"):
         raise StoreError(
-            f"{GROUP} is {given[:40]!r}; set it to 1 to let the folder's group read and write the "
-            "store, or leave it out."
+            f"{GROUP} is {setting[:40]!r}; set it to 1 to let the folder's group read and write "
+            "the store, or leave it out."
         )
-    return given == "1"
+    return setting == "1"
 
 
 def file_mode() -> int:
-    """Return the mode of new files: 600, or 660 where ``CONTEXTCLIFF_STORE_GROUP`` is 1.
+    """Return the mode of new files: 600, or 660 if ``CONTEXTCLIFF_STORE_GROUP`` is 1.
 
     Raises:
         StoreError: the variable has another value.
@@ -41,10 +41,10 @@ def file_mode() -> int:
 
 
 def make_folder(path: Path) -> None:
-    """Make ``path`` and the folders above it that are missing: 700, or 2770 for a group.
+    """Create ``path`` and its missing parents with mode 700, or 2770 if a group shares the store.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: a folder cannot be created.
         StoreError: see `file_mode`.
     """
     if path.is_dir():
@@ -61,7 +61,7 @@ def make_folder(path: Path) -> None:
 
 
 def make_file(path: Path) -> None:
-    """Make an empty file, where there is none; raises like `make_folder`."""
+    """Create an empty file unless it exists; raises like `make_folder`."""
     mode = file_mode()
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
@@ -74,9 +74,9 @@ def make_file(path: Path) -> None:
 
 
 def share_with_group(folder: Path) -> None:
-    """Where a group shares the store, let it use what is ours in ``folder`` and below.
+    """Give a group that shares the store access to the user's files in ``folder`` and below.
 
-    SQLite gives no group the right to write, whatever the umask. Raises StoreError as `file_mode`.
+    SQLite never makes files group-writable, whatever the umask. Raises StoreError as `file_mode`.
     """
     for path in folder.rglob("*") if _shared() else ():
         with suppress(OSError):
@@ -86,7 +86,7 @@ def share_with_group(folder: Path) -> None:
 
 
 def hide_from_others(folder: Path) -> None:
-    """Take a folder of ours, and so all that is in it, from everybody who may not see new ones."""
+    """Remove other users' access to a folder the user owns, and thus to everything in it."""
     with suppress(OSError):
         status = folder.lstat()
         if status.st_uid == os.getuid() and stat.S_ISDIR(status.st_mode):
@@ -95,7 +95,7 @@ def hide_from_others(folder: Path) -> None:
 
 @contextmanager
 def private_umask() -> Iterator[None]:
-    """Let other programs' libraries create files with these modes meanwhile, in all threads."""
+    """Set the umask within the block so that third-party libraries create private files too."""
     before = os.umask(0o007 if _shared() else 0o077)
     try:
         yield
@@ -115,15 +115,15 @@ _WRITE_ERRORS = {
     errno.EPERM: f"permission is denied; {_ELSEWHERE}",
     errno.ENOTDIR: _FILE_IN_PLACE_OF_FOLDER,
     errno.EEXIST: _FILE_IN_PLACE_OF_FOLDER,
-    errno.EISDIR: "it is a folder; name a file",
+    errno.EISDIR: "it is a folder; choose a file",
 }
 
 
 def _refuse_special(path: Path) -> None:
-    """Renaming over a device or a pipe would replace it, for every program of the machine.
+    """Refuse to replace a device or pipe, which a rename would remove for every program.
 
     Raises:
-        OSError: there is something at ``path`` that is no regular file.
+        OSError: ``path`` exists and is not a regular file.
     """
     try:
         mode = path.stat().st_mode
@@ -135,18 +135,18 @@ def _refuse_special(path: Path) -> None:
         raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
     if not stat.S_ISREG(mode):
         what = NO_FILES.get(stat.S_IFMT(mode), "something else")
-        raise OSError(errno.EINVAL, f"it is {what}; name a file", str(path))
+        raise OSError(errno.EINVAL, f"it is {what}; choose a file", str(path))
 
 
 @contextmanager
 def atomic_path(path: Path, *, private: bool = True) -> Iterator[Path]:
-    """A temporary path next to ``path``; renamed over it (after fsync) when the block ends well.
+    """Yield a temporary path, renamed over ``path`` after fsync if the block succeeds.
 
-    Readers see the old file or the new one, never a part. ``private``: with the modes of
-    `make_file` and `make_folder`, otherwise with those that the umask gives.
+    Readers see the old file or the new one, never a part of it. If ``private``, files get the modes
+    of `make_file` and `make_folder`; otherwise the umask decides.
 
     Raises:
-        StoreError: the folder cannot be made, or the disk refuses the write.
+        StoreError: the folder cannot be created, or the file cannot be written.
     """
     temporary = path.parent / f".{path.name[:200]}.{uuid.uuid4().hex}.tmp"
     try:
@@ -174,7 +174,7 @@ def atomic_path(path: Path, *, private: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Let one process at a time change files in ``folder``; others wait. No file is left behind.
+    """Lock ``folder`` within the block; other processes wait. No lock file is left behind.
 
     Raises:
         OSError: the folder cannot be opened.

@@ -1,9 +1,9 @@
-"""Keep secrets out of every text that is shown or kept: errors, logs, reports.
+"""Keep secrets out of every text that is shown or stored: errors, logs, reports.
 
-Secrets are hidden by value where they are known (`hide`), else by form: the keys of the providers
-and hosts in ``_KEYS``, values behind a telling name ("api-key: ...", "?token=..."), credentials in
-addresses and headers. Keys without a form of their own (Azure, Cohere, Mistral, Weights & Biases:
-plain hexadecimal or letters, as hashes are) are known by such a name only.
+Secrets are hidden by value if they are known (`hide`), else by pattern: keys of the providers and
+hosts in ``_KEYS``, values after a telling name ("api-key: ...", "?token=..."), and credentials in
+addresses and headers. Keys without a distinctive pattern (Azure, Cohere, Mistral, Weights & Biases:
+plain hexadecimal or letters, like hashes) are recognised only by such a name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit, urluns
 
 HIDDEN = "[hidden]"
 _SHORTEST = 4
-"""Shorter secrets give nothing away, and would occur in every text."""
+"""Minimum length of a secret to hide; shorter strings would occur in every text."""
 _SHORTEST_IN_ENVIRONMENT = 8
 
 _KEYS = (
@@ -40,7 +40,7 @@ _KEYS = (
     r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",  # JSON Web Tokens
 )
 _START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
-"""No key begins within a word; an escape in front of it is none."""
+"""Position where a key may begin: not within a word, but possibly after an escape sequence."""
 
 _NAME = (
     r"api[-_ ]?key|(?:access|private|subscription|account)[-_ ]?key|client[-_ ]?secret|password"
@@ -57,7 +57,7 @@ _WHOLE = (
 _AFTER_A_NAME = (
     rf"(?i)((?:{_NAME}){_BEHIND}){_VALUE}",
     r"(?i)([?&](?:key|sig|signature|auth|code)(?:=|%3D))[^&\s\"']+",
-    # These are words of prose, too: behind a colon only what is quoted or looks like a key.
+    # These also occur in prose: after a colon, hide only what is quoted or looks like a key.
     r"(?i)((?:(?<![A-Za-z0-9_])token|(?-i:_TOKEN)|secret|credentials?)"
     rf"(?:\\*[\"']?\s*(?:=|%3D)\s*\\*[\"']?|\\*[\"']?\s*:\s*(?:\\*[\"']|{_LIKE_A_KEY}))){_VALUE}",
     r"\b((?i:bearer)(?:\s|\+|%20)+)"
@@ -79,14 +79,14 @@ def redact(text: str, secrets: Iterable[str] = (), *, limit: int = 300) -> str:
 
 
 def hide_keys(text: str) -> str:
-    """Return ``text`` without what has the form of a secret."""
+    """Return ``text`` with everything that looks like a secret hidden."""
     for pattern, shown in _PATTERNS:
         text = pattern.sub(shown, text)
     return _BASIC.sub(_without_basic, text)
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:
-    """Return ``text`` without ``secrets``, also as addresses, headers and JSON write them."""
+    """Return ``text`` with ``secrets`` hidden, also as encoded in URLs, headers and JSON."""
     pattern = _pattern_of(tuple(secrets))
     return pattern.sub(HIDDEN, text) if pattern else text
 
@@ -100,7 +100,7 @@ def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
 def without_secrets(value: Any, secrets: tuple[str, ...] = ()) -> Any:
     """Return a copy of a JSON-like ``value`` in which every secret reads ``[hidden]``.
 
-    A text behind a secret's name ("api_key", "password") is hidden whatever it is.
+    A text under a secret's key ("api_key", "password") is always hidden.
     """
     if isinstance(value, str):
         return hide_keys(hide(value, secrets))
@@ -127,7 +127,7 @@ def _pattern_of(secrets: tuple[str, ...]) -> re.Pattern[str] | None:
             coded = base64.b64encode(secret.encode()).decode()
             forms |= {secret, quote(secret), quote(secret, safe=""), quote_plus(secret)}
             forms |= {json.dumps(secret)[1:-1], coded, coded.rstrip("=")}
-    # Each text in a text puts more backslashes before what it quotes.
+    # Each level of nested quoting adds more backslashes.
     escaped = [
         "".join(_ESCAPED.get(char, re.escape(char)) for char in form)
         for form in sorted(forms, key=lambda form: (-len(form), form))
@@ -136,15 +136,15 @@ def _pattern_of(secrets: tuple[str, ...]) -> re.Pattern[str] | None:
 
 
 def _without_basic(match: re.Match[str]) -> str:
-    """A user and a password in base 64 have a colon between them; an ordinary word has none."""
+    """Hide base64-coded credentials, which decode to text with a colon, unlike ordinary words."""
     coded = match[2].rstrip("=")
     pair = base64.b64decode(coded[: len(coded) // 4 * 4])
     return f"{match[1]}{HIDDEN}" if b":" in pair else match[0]
 
 
 def url_secrets(url: str) -> list[str]:
-    """Return the secret parts of ``url``: its password, or its user where there is none, both as a
-    header joins them, and every value of its query.
+    """Return the secret parts of ``url``: its password (or its user if it has none),
+    ``user:password`` as in a header, and every value of its query.
     """
     secrets: list[str] = []
     with suppress(ValueError):
@@ -158,16 +158,16 @@ def url_secrets(url: str) -> list[str]:
 
 
 def written_url(url: str) -> str:
-    """``url`` as it may be shown, the names of environment variables in it kept as written."""
+    """Return ``url`` without secrets, keeping the names of environment variables in it."""
     url = re.sub(r"(?<=://)[^/\s@]+(?=@)", _named_only, url)
     return re.sub(r"(?<=[?&])[^&#\s]+", _named_only, url)
 
 
 def _named_only(match: re.Match[str]) -> str:
-    """A variable's name says nothing; anything else might be the secret itself."""
+    """Keep names of variables; hide anything else, because it might be the secret itself."""
     name, equals, value = match[0].rpartition("=")
-    kept = re.fullmatch(r"(\$\{[A-Za-z_][A-Za-z0-9_]*\}|:)+", value)
-    return match[0] if kept else f"{name}{equals}{HIDDEN}"
+    only_variables = re.fullmatch(r"(\$\{[A-Za-z_][A-Za-z0-9_]*\}|:)+", value)
+    return match[0] if only_variables else f"{name}{equals}{HIDDEN}"
 
 
 _DATABASE_URL = re.compile(
@@ -177,26 +177,26 @@ _DATABASE_URL = re.compile(
 
 
 class DatabaseUrl:
-    """A PostgreSQL database by URL, shown without its password.
+    """URL of a PostgreSQL database, shown without its password.
 
-    ``secret`` is the whole URL, for the database driver alone; ``secrets`` is what must not be
-    shown, as written and decoded.
+    ``secret`` is the whole URL, for the database driver only; ``secrets`` holds the password as
+    written and decoded, which must not be shown.
 
     Raises:
-        StoreError: no such URL. The sentence does not repeat it: it may hold a password.
+        StoreError: the URL is invalid. The message omits it, because it may hold a password.
     """
 
     __slots__ = ("_shown", "secret", "secrets")
 
     def __init__(self, url: str) -> None:
-        # Stricter than libpq: where a password with an unescaped @, / or # is misread, part of it
-        # would come back as a host or port in error messages.
+        # Stricter than libpq: if a password with an unescaped @, / or # were misread, part of it
+        # would appear as a host or port in error messages.
         parts = _DATABASE_URL.fullmatch(url)
         if parts is None:
             from contextcliff_dagster.contracts import StoreError
 
             raise StoreError(
-                "CONTEXTCLIFF_LEDGER is no URL of a PostgreSQL database; write it as "
+                "CONTEXTCLIFF_LEDGER is not a URL of a PostgreSQL database; write it as "
                 "postgresql://USER:PASSWORD@HOST:5432/DATABASE, with any @, :, /, ?, # or % of the "
                 "password percent-encoded, or leave the password to ~/.pgpass."
             )
@@ -214,7 +214,7 @@ class DatabaseUrl:
 
 
 def public_url(url: str) -> str:
-    """``url`` without user, password, query and fragment: what may be shown, kept and hashed."""
+    """Return ``url`` without user, password, query and fragment, safe to show, store and hash."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if ":" in host:

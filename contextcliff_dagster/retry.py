@@ -1,4 +1,4 @@
-"""When to try again: full-jitter back-off for transient errors, and a breaker for too many."""
+"""Retries: full-jitter back-off for transient errors, and a breaker for too many in a row."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 
 class TransientError(Exception):
-    """An error that another attempt may not meet.
+    """An error that another attempt may avoid.
 
-    ``status`` is that of the HTTP answer, if any; ``retry_after_s`` are the seconds that the server
-    asks to wait. ``again`` False: it is met again, so there is no other attempt. ``loading``: the
-    server still loads its model, and says so.
+    ``status`` is the HTTP status, if any; ``retry_after_s`` is the wait in seconds that the server
+    asks for. If ``again`` is False, the error would recur, so no other attempt is made. ``loading``
+    is True if the server reports that it is still loading its model.
     """
 
     loading = False
@@ -41,12 +41,12 @@ class TransientError(Exception):
 @dataclass(frozen=True, slots=True)
 class Backoff:
     """Full jitter: a wait drawn uniformly from 0 to ``base_s`` x 2^(attempt - 1), at most ``cap_s``
-    (M. Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015), on top of what the
-    server asks for by Retry-After, at most ``longest_wait_s``.
+    (M. Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015), on top of the
+    server's Retry-After, of which at most ``longest_wait_s`` is honoured.
 
-    A call is given up after ``attempts`` errors, after ``slow_downs`` answers of 429 (no errors:
-    fewer requests at a time will do), or when requests and waits have taken ``deadline_s``. While a
-    model loads, `LOADING_SECONDS` come on top.
+    A call is given up after ``attempts`` errors, after more than ``slow_downs`` 429 responses (not
+    counted as errors: fewer concurrent requests resolve them), or when requests and waits have
+    taken ``deadline_s``. A loading model gets `LOADING_SECONDS` in addition.
     """
 
     attempts: int = 5
@@ -57,20 +57,20 @@ class Backoff:
     longest_wait_s: float = 120.0
 
     def wait_s(self, attempt: int, retry_after_s: float | None, rng: random.Random) -> float:
-        """Seconds to wait after the failed ``attempt`` (1, 2, ...)."""
+        """Return the seconds to wait after the failed ``attempt`` (1, 2, ...)."""
         jitter = rng.uniform(0.0, min(self.cap_s, self.base_s * 2 ** (attempt - 1)))
-        asked = min(max(retry_after_s or 0.0, 0.0), self.longest_wait_s)
-        return asked + jitter
+        requested_s = min(max(retry_after_s or 0.0, 0.0), self.longest_wait_s)
+        return requested_s + jitter
 
 
 LOADING_SECONDS, LOADING_WAIT_S = 900.0, 2.0
-"""Gigabytes of weights take minutes: so long a call waits, and asks again this often."""
+"""Longest wait for a loading model, and the interval between attempts; weights load for minutes."""
 QUESTIONS = Backoff(attempts=3, slow_downs=2, longest_wait_s=5.0)
-"""For small questions to a server, asked before or between calls."""
+"""Back-off for small requests to a server before or between calls."""
 
 
 class AttemptBudget:
-    """The attempts of one call, within ``backoff``; the caller counts those begun in ``sent``."""
+    """Attempts left for one call under ``backoff``; the caller counts started ones in ``sent``."""
 
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
@@ -79,12 +79,12 @@ class AttemptBudget:
 
     @property
     def left_s(self) -> float:
-        """Seconds of the call's deadline that are left."""
+        """Return the seconds left until the call's deadline."""
         return max(0.0, self._backoff.deadline_s - self._taken_s)
 
     @property
     def told(self) -> str:
-        """How often the call was asked to wait, of how often it would."""
+        """Return a phrase that says how often the server asked the call to wait."""
         return f"asked to wait {self._slow_downs} of at most {self._backoff.slow_downs} times"
 
     def wait_after(self, error: TransientError, took_s: float, rng: random.Random) -> float | None:
@@ -106,11 +106,11 @@ class AttemptBudget:
 
 
 async def retry(attempt: Callable[[], Awaitable[T]], backoff: Backoff) -> T:
-    """Return what ``attempt`` returns, made again after each error that may pass.
+    """Return the result of ``attempt``, repeated after each transient error.
 
     Raises:
-        TransientError: the last one, once ``backoff`` gives up.
-        Exception: anything else that ``attempt`` raises, at once.
+        TransientError: the last error, once ``backoff`` gives up.
+        Exception: any other error that ``attempt`` raises, at once.
     """
     budget, rng = AttemptBudget(backoff), random.Random()
     while True:
@@ -126,7 +126,7 @@ async def retry(attempt: Callable[[], Awaitable[T]], backoff: Backoff) -> T:
 
 
 def retry_blocking(attempt: Callable[[], T], backoff: Backoff) -> T:
-    """As `retry`, in plain code: it waits in the calling thread."""
+    """Retry synchronously, like `retry`, waiting in the calling thread."""
     budget, rng = AttemptBudget(backoff), random.Random()
     while True:
         budget.sent += 1
@@ -141,8 +141,8 @@ def retry_blocking(attempt: Callable[[], T], backoff: Backoff) -> T:
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
-    """Seconds that the server asks to wait, by ``retry-after-ms`` or ``retry-after`` (RFC 9110,
-    10.2.3)."""
+    """Return the wait in seconds that ``retry-after-ms`` or ``retry-after`` asks for (RFC 9110,
+    10.2.3), or None."""
     try:
         if (milliseconds := headers.get("retry-after-ms")) is not None:
             return max(0.0, float(milliseconds) / 1000)
@@ -158,22 +158,21 @@ def retry_after_s(headers: Mapping[str, str], *, now: float | None = None) -> fl
 
 
 class Breaker:
-    """Opens after ``limit`` failed requests in a row, over all calls of the run."""
+    """A circuit breaker that opens after ``limit`` consecutive failures over all calls of a run."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.in_a_row = 0
 
     def success(self) -> None:
-        """A request brought an answer."""
+        """Record a successful request."""
         self.in_a_row = 0
 
     def failure(self, model: str, last: str) -> None:
-        """A request failed; raises EngineError where it is one too many."""
+        """Record a failed request; raise EngineError at the limit."""
         self.in_a_row += 1
         if self.in_a_row >= self.limit:
             raise EngineError(
                 f"Model {model!r} failed {self.in_a_row} requests in a row (the last: {last}); "
-                "everything measured is kept, so see to the server and run the same command to go "
-                "on."
+                "everything measured is kept, so fix the server and run the same command to go on."
             )

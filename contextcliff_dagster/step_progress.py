@@ -1,6 +1,6 @@
-"""How far a step has come that sends no call: files that were read, documents that were counted.
+"""Progress of steps that send no calls: files read, documents counted.
 
-A room reports; who shows it listens. Without a listener, nothing happens.
+Packages report progress and displays listen. Without a listener, reports are ignored.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _listeners: list[Listener] = []
 
 
 def report_step(name: str, done: int, total: int | None = None) -> None:
-    """Say that ``done`` of ``total`` (None: not known) are done in the step called ``name``."""
+    """Report that ``done`` of ``total`` (None: unknown) items of the step ``name`` are done."""
     for listener in _listeners:
         listener(name, done, total)
 
 
 @contextmanager
 def listened(listener: Listener) -> Iterator[None]:
-    """Within, ``listener`` gets what `report_step` is given, in the thread that gives it."""
+    """Pass every report within the block to ``listener``, in the reporting thread."""
     _listeners.append(listener)
     try:
         yield

@@ -1,7 +1,7 @@
-"""Where results live on disk, and how a file gets there without ever being half written.
+"""Layout of the store on disk, atomic writes, and tables checked against their declaration.
 
-The layout of the store, atomic writes, tables checked against their declaration; not what the files
-mean. All but call ledger and manifests can be deleted and is rebuilt from those without a call.
+Not here: the meaning of the files. Everything except the call ledger and the manifests can be
+deleted, and is rebuilt from those without a call.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 PACKAGE = Path(__file__).resolve().parent
-"""The folder of the installed package, or of the checkout that it runs from."""
+"""Folder of the installed package, or of the checkout it runs from."""
 
 STORE_LAYOUT = 1
-"""Which files lie where; higher numbers are refused. What lies in them has versions of its own."""
+"""Version of the file layout; newer ones are refused. File contents have their own versions."""
 _MARK = "store.json"
 _TEXT_GROUP_BYTES = 1 << 20
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")
 
 
 def slug(name: str) -> str:
-    """``name`` as one path part and partition key: plain names unchanged, others made unique.
+    """Return ``name`` as a path part and partition key: plain names unchanged, others made unique.
 
-    A name with more than letters, digits, ``.``, ``_`` and ``-``, or of more than 80 characters,
-    gets eight hex digits of its SHA-256, so that two names share no slug unless one is a slug.
+    A name with characters other than letters, digits, ``.``, ``_`` and ``-``, or of more than 80
+    characters, gets eight hex digits of its SHA-256, so that no two ordinary names share a slug.
     """
     if _PLAIN.fullmatch(name):
         return name
@@ -49,7 +49,7 @@ def slug(name: str) -> str:
 
 
 def checkout_root(start: Path | None = None) -> Path | None:
-    """The enclosing source checkout (its pyproject.toml names this project), or None."""
+    """Return the enclosing source checkout (its pyproject.toml names this project), or None."""
     here = (start or Path.cwd()).resolve()
     for folder in (here, *here.parents):
         with suppress(OSError, UnicodeDecodeError):
@@ -60,7 +60,7 @@ def checkout_root(start: Path | None = None) -> Path | None:
 
 
 def store_root() -> Path:
-    """``CONTEXTCLIFF_HOME``, else ``data/store`` of the enclosing checkout, else the user's."""
+    """Return ``CONTEXTCLIFF_HOME``, else the checkout's ``data/store``, else the user's folder."""
     if home := os.environ.get("CONTEXTCLIFF_HOME"):
         return Path(home).expanduser().absolute()
     checkout = checkout_root()
@@ -75,22 +75,22 @@ def _user_folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Paths under one store root; nothing is created until something is written."""
+    """Paths under one store root; no folder is created before a file is written."""
 
     root: Path
 
     @classmethod
     def default(cls) -> Store:
-        """The store of this process's environment.
+        """Return the store that this process's environment selects.
 
         Raises:
-            StoreError: a newer version of this program laid it out; it is left as it is.
+            StoreError: a newer version of this program created the store, which is left unchanged.
         """
         store = cls(store_root())
         try:
             version = json.loads((store.root / _MARK).read_bytes())["layout"]
         except (OSError, ValueError, KeyError, TypeError):
-            return store  # nothing there yet, or laid out before layouts had numbers
+            return store  # empty, or older than layout numbers
         if version > STORE_LAYOUT:
             raise StoreError(
                 f"The store {store.root} was laid out by a newer version of this program (layout "
@@ -100,36 +100,36 @@ class Store:
         return store
 
     def mark(self) -> None:
-        """Note in a fresh store which layout it has; raises as `atomic_path`."""
+        """Record the layout version in a new store; raises as `atomic_path`."""
         if not (self.root / _MARK).exists():
             write_json(self.root / _MARK, {"layout": STORE_LAYOUT})
 
     def ledger_note(self, study: str) -> Path:
-        """The id of the ledger through which the study's answers were measured."""
+        """Return the file with the id of the ledger that recorded the study's answers."""
         return self.study_dir(study) / "ledger.json"
 
     @property
     def ledger(self) -> Path | DatabaseUrl:
-        """The call ledger, the one truth about calls made: the database that
-        ``CONTEXTCLIFF_LEDGER`` names (raises as `DatabaseUrl`), else the SQLite file ``state.db``.
+        """Return the place of the call ledger: the database in ``CONTEXTCLIFF_LEDGER`` (raises as
+        `DatabaseUrl`), else the SQLite file ``state.db``.
         """
         url = os.environ.get("CONTEXTCLIFF_LEDGER")
         return DatabaseUrl(url) if url else self.root / "state.db"
 
     @property
     def has_ledger(self) -> bool:
-        """Whether anything may have been recorded; a database by URL has to be asked."""
-        where = self.ledger
-        return isinstance(where, DatabaseUrl) or where.is_file()
+        """Return whether a ledger may exist; always True for a database URL."""
+        ledger = self.ledger
+        return isinstance(ledger, DatabaseUrl) or ledger.is_file()
 
     @property
     def duckdb_path(self) -> Path:
-        """The database of views and result tables for people who like SQL."""
+        """Return the DuckDB file of views and result tables, for SQL users."""
         return self.database_dir / "contextcliff.duckdb"
 
     @property
     def database_dir(self) -> Path:
-        """Where Dagster and DuckDB have their databases: the root, unless they misread its path."""
+        """Return the folder of databases: the root, unless its path has ``?`` or ``%``."""
         if not {"?", "%"} & set(str(self.root)):
             return self.root
         digest = hashlib.sha256(str(self.root).encode()).hexdigest()[:16]
@@ -137,59 +137,59 @@ class Store:
 
     @property
     def kv_reads_dir(self) -> Path:
-        """Documents as models have read them, of all studies: a cache, deletable at any time."""
+        """Return the folder of cached KV reads of documents, for all studies; deletable anytime."""
         return self.root / "_kv_reads"
 
     def study_dir(self, study: str) -> Path:
         return self.root / slug(study)
 
     def preparation_dir(self, study: str) -> Path:
-        """Corpus, length map and audit: needed until there is a manifest, deletable afterwards."""
+        """Return the folder of corpus, length map and audit; deletable once a manifest exists."""
         return self.study_dir(study) / "preparation"
 
     def baseline_file(self, study: str) -> Path:
-        """Which campaign is the baseline that later ones are compared with: a person's choice."""
+        """Return the file that names the campaign a person pinned as the study's baseline."""
         return self.study_dir(study) / "baseline.json"
 
     def calibration_file(self, study: str) -> Path:
-        """Error rates of the study's design, by simulation."""
+        """Return the file of simulated error rates of the study's design."""
         return self.study_dir(study) / "calibration.json"
 
     def manifest_dir(self, study: str) -> Path:
         return self.study_dir(study) / "manifest"
 
     def campaign_dir(self, table: str, study: str, campaign: str) -> Path:
-        """Folder of one campaign's ``predictions`` or ``eval_records``, as model=/bin=/file."""
+        """Return the folder of one campaign's ``table``, laid out as model=/bin=/file."""
         return self.study_dir(study) / table / f"campaign={slug(campaign)}"
 
     def table_file(self, table: str, study: str, campaign: str, model: str, bin: str) -> Path:
-        """The file of one model's bin (or other cell) in a table of predictions or records."""
+        """Return the file of one model's bin (or other cell) in a predictions or records table."""
         folder = self.campaign_dir(table, study, campaign)
         return folder / f"model={slug(model)}" / f"bin={slug(bin)}" / f"{table}.parquet"
 
     def campaign_copy(self, table: str, study: str, campaign: str) -> Path:
-        """All records of a campaign in one file: no part of the data set that its folder is."""
+        """Return the file of all of a campaign's records, hidden from the folder's data set."""
         return self.campaign_dir(table, study, campaign) / ".records_at_once"
 
     def profiles_dir(self, study: str, campaign: str) -> Path:
-        """Folder of the campaign's profiles, one folder per model."""
+        """Return the folder of the campaign's profiles, one subfolder per model."""
         return self.study_dir(study) / "profiles" / slug(campaign)
 
     def profile_dir(self, study: str, campaign: str, model: str) -> Path:
-        """Folder of ``metrics.json`` and ``cliffs.json``."""
+        """Return the folder of ``metrics.json`` and ``cliffs.json``."""
         return self.profiles_dir(study, campaign) / slug(model)
 
     def results_file(self, study: str, campaign: str, experiment: str) -> Path:
-        """Results of an experiment other than the length profile, all models."""
+        """Return the results file of an experiment other than the length profile, all models."""
         return self.study_dir(study) / "results" / slug(campaign) / f"{slug(experiment)}.json"
 
     def report_dir(self, study: str, campaign: str) -> Path:
-        """Folder of ``report.md``, ``report.json`` and ``report.png``."""
+        """Return the folder of ``report.md``, ``report.json`` and ``report.png``."""
         return self.study_dir(study) / "report" / slug(campaign)
 
 
 def write_atomic(path: Path, data: bytes, *, private: bool = True) -> None:
-    """Write ``data`` to ``path`` all at once or not at all; the rest as `atomic_path`."""
+    """Write ``data`` to ``path`` atomically; ``private`` and errors as in `atomic_path`."""
     with atomic_path(path, private=private) as temporary:
         temporary.write_bytes(data)
 
@@ -209,18 +209,18 @@ def write_result(path: Path, result: object) -> None:
     from contextcliff_dagster.contracts.results import ResultError, from_json, to_json
 
     try:
-        for one in result if isinstance(result, list) else (result,):
-            from_json(type(one), to_json(one))
+        for item in result if isinstance(result, list) else (result,):
+            from_json(type(item), to_json(item))
     except ResultError as error:
         raise StoreError(
-            f"{path} is not written, because {error}: what it was made of cannot have been "
-            "measured; check where the answers come from."
+            f"{path} is not written, because {error}: no measurement gives such a value; "
+            "check where the answers come from."
         ) from error
     write_json(path, to_json(result))
 
 
 def read_result(path: Path, model: type[R]) -> R:
-    """The result of kind ``model`` in ``path``; files of older versions are read, too.
+    """Return the result of type ``model`` in ``path``; files of older versions are read, too.
 
     Raises:
         StoreError: the file is damaged, or a newer version of the program wrote it.
@@ -238,7 +238,7 @@ def read_result(path: Path, model: type[R]) -> R:
 
 
 _FEW_ROWS = 10_000
-"""Fewer are read faster by one thread."""
+"""Row count up to which one thread reads a table faster than several."""
 MADE_FROM = b"contextcliff.made_from"
 
 
@@ -249,9 +249,9 @@ def write_table(
     *,
     made_from: str | None = None,
 ) -> int:
-    """Write rows as Parquet conforming to ``table``; the number of rows.
+    """Write rows as Parquet conforming to ``table``; return the number of rows.
 
-    ``made_from``: a hash of the source, kept under `MADE_FROM` in the file's metadata.
+    ``made_from`` is a hash of the source, stored under `MADE_FROM` in the file's metadata.
 
     Raises:
         StoreError: the rows do not conform, or the file cannot be written.
@@ -263,8 +263,8 @@ def write_table(
     options: dict[str, Any] = {}
     if table is DOCUMENTS and data.num_rows:
         # Whole texts: a dictionary, statistics and one large group would only hold copies of them.
-        a_group = max(1, data.num_rows * _TEXT_GROUP_BYTES // max(data.nbytes, 1))
-        options = {"use_dictionary": False, "write_statistics": False, "row_group_size": a_group}
+        rows_each = max(1, data.num_rows * _TEXT_GROUP_BYTES // max(data.nbytes, 1))
+        options = {"use_dictionary": False, "write_statistics": False, "row_group_size": rows_each}
     if made_from is not None:
         data = data.replace_schema_metadata({**data.schema.metadata, MADE_FROM: made_from})
     with atomic_path(path) as temporary:
@@ -273,7 +273,7 @@ def write_table(
 
 
 def read_table(path: Path, table: Table, columns: Collection[str] | None = None) -> pa.Table:
-    """The Parquet file at ``path``, checked against ``table``; of ``columns`` only those, if given.
+    """Return the Parquet table at ``path``, checked against ``table``; only ``columns`` if given.
 
     Raises:
         StoreError: the file is missing, damaged, or lacks a declared column.

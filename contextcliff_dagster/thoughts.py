@@ -1,8 +1,8 @@
-"""What a model thinks before it answers, where the server leaves it in the text of the answer.
+"""Removal of a model's reasoning that the server leaves in the text of the answer.
 
-Known are tags (``<think>``, ``<thinking>``, ``<reasoning>``, ``<thought>``, ``<seed:think>``,
-``[THINK]``, ``<|begin_of_thought|>``, ``<|START_THINKING|>``, ``◁think▷``, ``<unused94>``), with
-the opening one left out as some templates do; the lines that Ollama, Granite and Apriel write
+Recognised are tags (``<think>``, ``<thinking>``, ``<reasoning>``, ``<thought>``, ``<seed:think>``,
+``[THINK]``, ``<|begin_of_thought|>``, ``<|START_THINKING|>``, ``◁think▷``, ``<unused94>``), also
+without the opening tag, which some templates omit; the lines that Ollama, Granite and Apriel write
 around thoughts; and OpenAI's harmony channels, whole or with their markers stripped
 (``analysis...assistantfinal...``).
 """
@@ -36,10 +36,10 @@ _STRIPPED_HEAD = re.compile(r"\s*analysis(?:[A-Z\"'\u2018\u201c]|[ \t]*\n)")
 
 
 def without_thoughts(text: str, tags: Sequence[str] = ()) -> tuple[str, bool]:
-    """``text`` without its thoughts, and whether the last of them never ends.
+    """Return ``text`` without its thoughts, and whether the last thought never ends.
 
     Args:
-        tags: further names of tags that thoughts stand in.
+        tags: names of further tags that enclose thoughts.
 
     >>> without_thoughts("<think>7 or 9</think>9"), without_thoughts("I see. </think> 9")
     ((' 9', False), (' 9', False))
@@ -60,7 +60,7 @@ def without_thoughts(text: str, tags: Sequence[str] = ()) -> tuple[str, bool]:
         if closed is None:
             return " ".join([*kept, text[opened.start() :] if opened else ""]), True
         at = closed.end()
-        if opened and opened.start() < at:  # looked for once in what has none
+        if opened and opened.start() < at:  # search again only if this one is used up
             opened = opening.search(text, at)
         closed = closing.search(text, at)
     return " ".join([*kept, text[at:]]), False

@@ -1,8 +1,8 @@
-"""Files of the user, opened so that none of them can hold a command up.
+"""Opening of user files so that none of them can block a command.
 
-Belongs here: telling a file from what merely has a name (a named pipe, a device, a folder), bounds
-on what is read whole, and JSON of any depth. What is wrong is always an `OSError` whose
-``strerror`` completes "cannot be read: ..."; the rooms turn it into their own sentence.
+Belongs here: telling regular files from named pipes, devices and folders, limits on file size, and
+JSON of any depth. Every failure is an `OSError` whose ``strerror`` completes "cannot be read: ...";
+callers turn it into their own messages.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ NO_FILES = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-"""What has a name and is no regular file."""
+"""Descriptions of file types that are not regular files."""
 
 MOST_BYTES = 64 << 20
-"""Of a file that is read whole and is neither documents nor weights."""
+"""Maximum size of a file that is read whole, other than documents and weights."""
 
 
 def open_file(path: str | Path) -> io.BufferedReader:
-    """The regular file at ``path``, opened for reading in binary.
+    """Open the regular file at ``path`` for binary reading.
 
-    A pipe or a device is refused before it is read: it may have no end, or nothing may ever come.
+    Pipes and devices are refused before they are read, because reading them may never end.
 
     Raises:
-        OSError: it is no regular file, or it cannot be opened.
+        OSError: ``path`` is not a regular file, or it cannot be opened.
     """
     try:
         # Without O_NONBLOCK, opening a named pipe waits until somebody writes to it.
@@ -45,7 +45,7 @@ def open_file(path: str | Path) -> io.BufferedReader:
     except ValueError as error:
         raise OSError(errno.EINVAL, "there is a NUL character in its name") from error
     except OSError as error:
-        if error.errno == errno.ENXIO:  # what opening one reports
+        if error.errno == errno.ENXIO:  # opening a socket reports this
             raise OSError(errno.EINVAL, "it is a socket, not a file", str(path)) from error
         raise
     try:
@@ -61,35 +61,35 @@ def open_file(path: str | Path) -> io.BufferedReader:
 
 
 def require_file(path: str | Path) -> None:
-    """Return if ``path`` is a regular file that may be read; raises as `open_file`.
+    """Raise as `open_file` unless ``path`` is a readable regular file.
 
-    For libraries that open files by themselves.
+    Call it before handing the path to a library that opens files itself.
     """
     open_file(path).close()
 
 
 def read_file(path: str | Path, most: int = MOST_BYTES) -> bytes:
-    """All bytes of the regular file at ``path``.
+    """Return all bytes of the regular file at ``path``.
 
     Raises:
-        OSError: as `open_file`, or there are more than ``most`` of them.
+        OSError: as `open_file`, or the file has more than ``most`` bytes.
     """
     with open_file(path) as file:
         size, content = os.fstat(file.fileno()).st_size, bytearray()
-        # Piece by piece: read(n) takes room for n bytes, however few there are.
+        # In pieces: read(n) allocates n bytes, however small the file is.
         while max(size, len(content)) <= most and (piece := file.read(_PIECE)):
             content += piece
     if max(size, len(content)) > most:
         limit = f"{most >> 20} MB" if most >= 1 << 20 else f"{most >> 10} kB"
-        raise OSError(errno.EINVAL, f"it is larger than {limit}, the most it may have", str(path))
+        raise OSError(errno.EINVAL, f"it is larger than the limit of {limit}", str(path))
     return bytes(content)
 
 
 def loads(content: bytes | str, **options: Any) -> Any:
-    """The JSON value in ``content``, with the options of `json.loads`.
+    """Return the JSON value in ``content``; ``options`` go to `json.loads`.
 
     Raises:
-        ValueError: there is none, or it is nested so deeply that nothing could use it.
+        ValueError: ``content`` is not JSON, or it is nested too deeply.
     """
     try:
         return json.loads(content, **options)

@@ -1,5 +1,5 @@
-"""What every HTTP server of ours checks before it answers: Host, Origin, content type, token.
-Browsers let any page send requests to servers on this machine.
+"""Request checks that all our HTTP servers share: Host, Origin, content type and token.
+They are needed because browsers let any page send requests to servers on this machine.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _WRITTEN = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/?#@\[\]\\,]+)(?::([0-9]{1,5}))?",
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 Address = tuple[str, int | None]
-"""A host in lower case (an IPv6 address without brackets), and its port where one is written."""
+"""A host in lower case (an IPv6 address without brackets) and its port, or None."""
 
 
 def read_address(written: str) -> Address | None:
-    """``name``, ``name:port``, ``[::1]:port``; None where it is neither."""
+    """Parse ``name``, ``name:port`` or ``[::1]:port``; return None for anything else."""
     match = _WRITTEN.fullmatch(written)
     if match is None:
         return None
@@ -53,27 +53,27 @@ def _is_ip(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a server that listens on ``host``."""
+    """Return whether only this machine can reach a server that listens on ``host``."""
     return host.lower() in _LOOPBACK or (_is_ip(host) and ip_address(host).is_loopback)
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedHosts:
-    """The names by which browsers may call a server.
+    """Host names by which browsers may call a server.
 
-    A page of another site whose name was made to point at this machine (DNS rebinding) sends that
-    name as Host. It cannot send an IP address, so a server that listens everywhere takes them all.
+    A page of another site whose name points at this machine (DNS rebinding) sends that name as
+    Host. It cannot send an IP address, so a server that listens everywhere accepts all addresses.
 
     Args:
         bound: the host that the server listens on.
-        more: further ones, ``name`` or ``name:port``, as a proxy in front of the server has them.
+        more: further hosts, ``name`` or ``name:port``, for example of a proxy in front.
     """
 
     bound: str
     more: tuple[str, ...] = ()
 
     def accept_host(self, header: str) -> bool:
-        """Whether a Host header names this server; its port may be a forwarded one."""
+        """Return whether a Host header names this server; its port may be a forwarded one."""
         address = read_address(header)
         if address is None:
             return False
@@ -82,12 +82,12 @@ class AllowedHosts:
             return True
         if self.bound in _EVERYWHERE:
             return host in _LOOPBACK or _is_ip(host)
-        own = self.bound.lower()
-        return host == own or (is_loopback(own) and host in _LOOPBACK)
+        bound = self.bound.lower()
+        return host == bound or (is_loopback(bound) and host in _LOOPBACK)
 
     def accept_origin(self, origin: str, host_header: str) -> bool:
-        """Whether the page that asks came from this server: same host and port, not only same
-        site, which takes every server of this machine for one."""
+        """Return whether the requesting page came from this server, by host and port; browsers
+        treat all servers of this machine as the same site."""
         scheme, _, written = origin.partition("://")
         address, called = read_address(written), read_address(host_header)
         default = _DEFAULT_PORTS.get(scheme.lower())
@@ -102,19 +102,19 @@ class AllowedHosts:
 
 
 def url_of(host: str, port: int) -> str:
-    """An address to open in a browser on this machine."""
+    """Return the address to open in a browser on this machine."""
     if host in _EVERYWHERE:
         host = "[::1]" if host == "::" else "127.0.0.1"
     return f"http://{f'[{host}]' if ':' in host and host[0] != '[' else host}:{port}"
 
 
 def listen_on(host: str, ports: Iterable[int]) -> socket.socket:
-    """A socket that listens on the first free one of ``ports``; 0 is any free one.
+    """Return a socket listening on the first free port of ``ports``; 0 means any free port.
 
     It listens at once, so that no other process can take the same port.
 
     Raises:
-        EngineError: none is free, or there is no such address.
+        EngineError: no port is free, or the address does not exist.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     port = 0
@@ -140,17 +140,17 @@ class AccessToken:
 
     Args:
         value: the token.
-        cookie: the cookie's name, None for a server that no browser opens. Cookies know no ports:
-            two servers of a machine need two names.
+        cookie: the cookie's name, None for a server that no browser opens. Cookies ignore ports,
+            so two servers on one machine need two names.
     """
 
     value: str
     cookie: str | None = None
 
     def is_in_headers(self, authorization: str, cookies: str) -> bool:
-        """Whether ``Authorization: Bearer`` or the cookie has the token."""
-        scheme, _, given = authorization.partition(" ")
-        if scheme.lower() == "bearer" and self._equals(given.strip()):
+        """Return whether ``Authorization: Bearer`` or the cookie has the token."""
+        scheme, _, credentials = authorization.partition(" ")
+        if scheme.lower() == "bearer" and self._equals(credentials.strip()):
             return True
         if self.cookie is None:
             return False
@@ -158,38 +158,38 @@ class AccessToken:
         return any(name == self.cookie and self._equals(value) for name, _, value in pairs)
 
     def taken_from(self, query: str) -> tuple[bool | None, str]:
-        """Whether the token in a query is right (None where there is none), and the query without
-        it."""
+        """Return whether the token in a query is right (None if it has no token), and the query
+        without the token."""
         pairs = parse_qsl(query, keep_blank_values=True)
-        given = [value for name, value in pairs if name == PARAMETER]
-        rest = urlencode([pair for pair in pairs if pair[0] != PARAMETER])
-        return (any(map(self._equals, given)) if given else None), rest
+        tokens = [value for name, value in pairs if name == PARAMETER]
+        other_pairs = urlencode([pair for pair in pairs if pair[0] != PARAMETER])
+        return (any(map(self._equals, tokens)) if tokens else None), other_pairs
 
     def set_cookie(self) -> str:
-        """The header's value: sent by pages of this site alone, readable by no script."""
+        """Return the Set-Cookie value: sent only by pages of this site, hidden from scripts."""
         return f"{self.cookie}={self.value}; Path=/; HttpOnly; SameSite=Strict"
 
-    def _equals(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(), self.value.encode())
+    def _equals(self, token: str) -> bool:
+        return hmac.compare_digest(token.encode(), self.value.encode())
 
 
 def choose_token() -> tuple[str, bool]:
-    """The token of ``CONTEXTCLIFF_TOKEN``, or a new one; and whether it is the variable's.
+    """Return the token of ``CONTEXTCLIFF_TOKEN`` or a new one, and whether it is the variable's.
 
-    The variable is taken away: what this process starts has no use for it.
+    The variable is removed from the environment, so that child processes do not inherit it.
 
     Raises:
-        EngineError: the variable's value is short, or does not fit into a link.
+        EngineError: the variable's value is too short, or does not fit into a link.
     """
-    own = os.environ.pop(TOKEN_VARIABLE, "")
-    if not own:
+    token = os.environ.pop(TOKEN_VARIABLE, "")
+    if not token:
         return secrets.token_urlsafe(32), False
-    if not re.fullmatch(r"[A-Za-z0-9._~-]{16,}", own):
+    if not re.fullmatch(r"[A-Za-z0-9._~-]{16,}", token):
         raise EngineError(
             f"{TOKEN_VARIABLE} needs at least 16 letters, digits or any of . _ ~ -; "
             "`openssl rand -hex 16` makes a good one."
         )
-    return own, True
+    return token, True
 
 
 _READS = ("GET", "HEAD")
@@ -203,7 +203,7 @@ _HEADERS = {
 
 
 class Refused(Exception):
-    """A request that is not answered: status and one sentence."""
+    """A refused request, with the HTTP status and one sentence of explanation."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -212,15 +212,15 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WebGuard:
-    """Passes on to ``app`` only what a page or program of the server's own user may ask.
+    """ASGI middleware that passes on to ``app`` only requests of the server's own user.
 
     Args:
-        app: the server behind it.
-        hosts: its names.
-        token: what every request must carry; None: nothing.
+        app: the server behind the guard.
+        hosts: the server's host names.
+        token: the token that every request must carry; None for no token.
         open_paths: paths that need no token.
-        where_the_token_is: the end of the sentence that asks for it.
-        check_read: raises :class:`Refused` for a GET that would change something; it is given
+        where_the_token_is: the end of the sentence that asks for the token.
+        check_read: raises :class:`Refused` for a GET that would change something; called with
             path and query.
     """
 
@@ -252,8 +252,8 @@ class WebGuard:
         headers = Headers(scope=scope)
         host = _only_one(headers, "host")
         if host is None:
-            named = "several hosts" if "host" in headers else "no host"
-            raise Refused(400, f"This request names {named}; send one Host header.")
+            hosts = "several hosts" if "host" in headers else "no host"
+            raise Refused(400, f"This request names {hosts}; send one Host header.")
         if not self.hosts.accept_host(host):
             name = read_address(host)
             advice = f": start it with --allow-host {name[0]} if it should" if name else ""
@@ -265,7 +265,7 @@ class WebGuard:
             return
         if scope["method"] not in _READS:
             kind = (_only_one(headers, "content-type") or "").partition(";")[0].strip().lower()
-            # All others a page of another site may send without asking first.
+            # A page of another site may send any other type without a preflight request.
             if scope["method"] != "OPTIONS" and kind not in _JSON:
                 raise Refused(415, "Send the body as Content-Type: application/json.")
         elif _is_from_elsewhere(headers) and not _opens_a_page(headers):
@@ -274,19 +274,19 @@ class WebGuard:
             self.check_read(scope["path"], scope["query_string"].decode("latin-1"))
 
     def _check_token(self, scope: Scope) -> Response | None:
-        """None where the request may pass, or the answer to a link with the right token."""
+        """Return None if the request may pass, or the answer to a link with the right token."""
         token, headers = self.token, Headers(scope=scope)
         if token is None or scope["path"] in self.open_paths:
             return None
         if token.cookie and scope["type"] == "http" and scope["method"] in _READS:
-            right, rest = token.taken_from(scope["query_string"].decode("latin-1"))
+            right, query = token.taken_from(scope["query_string"].decode("latin-1"))
             if right:
-                # One slash: with two, a browser takes what follows for another site's name.
+                # One slash: after two, a browser would read another site's name.
                 path = "/" + quote(scope["path"].lstrip("/\\"))
-                return _arrival(f"{path}?{rest}" if rest else path, token, headers)
+                return _arrival(f"{path}?{query}" if query else path, token, headers)
         cookies = "; ".join(headers.getlist("cookie"))
         if not token.is_in_headers(headers.get("authorization", ""), cookies):
-            raise Refused(401, f"This server asks for its token: {self.where_the_token_is}.")
+            raise Refused(401, f"This server needs its access token: {self.where_the_token_is}.")
         return None
 
     def _refusal(self, refusal: Refused, headers: Headers) -> Response:
@@ -335,13 +335,13 @@ def _is_from_elsewhere(headers: Headers) -> bool:
 
 
 def _opens_a_page(headers: Headers) -> bool:
-    """A link that is followed, in a window of its own and in no frame."""
+    """Return whether the request follows a link to a top-level page, not into a frame."""
     mode, target = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
     return (mode, target) == ("navigate", "document")
 
 
 def _arrival(target: str, token: AccessToken, headers: Headers) -> Response:
-    """To the page itself, without the token in its address."""
+    """Return a response that sets the cookie and leads to the page without the token in its URL."""
     more = {
         "Set-Cookie": token.set_cookie(),
         "Cache-Control": "no-store",
@@ -350,6 +350,6 @@ def _arrival(target: str, token: AccessToken, headers: Headers) -> Response:
     if not _is_from_elsewhere(headers):
         return Response(status_code=303, headers=more | {"Location": target})
     # After a link on another site a redirect counts as that site's: the cookie would not be sent.
-    there = html.escape(target)
-    head = f'<meta http-equiv="refresh" content="0;url={there}">'
-    return HTMLResponse(_PAGE.format(head=head, body=f'<a href="{there}">Go on</a>'), headers=more)
+    link = html.escape(target)
+    head = f'<meta http-equiv="refresh" content="0;url={link}">'
+    return HTMLResponse(_PAGE.format(head=head, body=f'<a href="{link}">Go on</a>'), headers=more)

@@ -1,4 +1,4 @@
-"""YAML files of the user, validated: every error is a sentence naming file, line and key."""
+"""Validated YAML files of the user; every error names file, line and key."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _MOST_BYTES = 1 << 19
 _MOST_NODES = 200_000
 _DEEPEST = 100
 _NAMES_OF_VARIABLES = {"api_key_env", "headers_env"}
-"""Where people put the secret itself, now and then."""
+"""Keys under which users sometimes put the secret itself instead of a variable's name."""
 
 
 def load_validated(path: Path, model: type[Model]) -> Model:
-    """The YAML file at ``path`` as a validated ``model``.
+    """Return the YAML file at ``path`` as a validated ``model``.
 
     A key given twice is an error (plain YAML readers silently keep the last). Values under unknown
     keys are never repeated in a message: they may be secrets.
 
     Raises:
-        StudyError: missing, unreadable, no YAML, or not of the declared shape; the message names
-            the file, the line and the key, and says what was expected.
+        StudyError: the file is missing, unreadable, not YAML, or does not fit ``model``; the
+            message names the file, the line and the key, and says what was expected.
     """
     import pydantic
 
@@ -47,8 +47,8 @@ def load_validated(path: Path, model: type[Model]) -> Model:
         return model.model_validate(data)
     except pydantic.ValidationError as error:
         errors = error.errors(include_url=False)
-        # A misspelt required key is a missing one, too: its own line says more.
-        errors.sort(key=lambda one: one["type"] != "extra_forbidden")
+        # A misspelt required key is reported as missing, too; the unknown key says more.
+        errors.sort(key=lambda details: details["type"] != "extra_forbidden")
         raise _sentence(errors[0], node, path, model) from None
     except ContextCliffError as error:
         raise StudyError(f"{path}: {error}") from None
@@ -85,16 +85,16 @@ def _read(path: Path) -> tuple[yaml.Node, Any]:
         problem = getattr(error, "problem", None) or "it cannot be parsed"
         raise StudyError(f"{path}{where}{what}: {problem}; correct that line.") from None
     except (ValueError, LookupError, AttributeError, TypeError) as error:
-        # What PyYAML raises for a date that is none, a number of 5,000 digits, `!!bool maybe`.
+        # PyYAML raises these for an invalid date, a number of 5,000 digits, or `!!bool maybe`.
         reason = " ".join(str(error).split("; ")[0].split()) or "of another type than it says"
-        raise StudyError(f"{path} holds a value that cannot be read ({reason}); correct it.") from (
+        raise StudyError(f"{path} has a value that cannot be read ({reason}); correct it.") from (
             None
         )
 
 
 @cache
 def _loader() -> type[yaml.SafeLoader]:
-    """PyYAML's, with a bound on how deep values lie in one another: it recurses."""
+    """Return PyYAML's safe loader with a limit on nesting, because it recurses."""
     import yaml
 
     class Loader(yaml.SafeLoader):
@@ -113,14 +113,14 @@ def _loader() -> type[yaml.SafeLoader]:
 
 
 def yaml_text(value: Any, *, one_line: bool = False) -> str:
-    """Return ``value`` as YAML, keys in their order; every text is read back as it was."""
+    """Return ``value`` as YAML with keys in order; every text is read back unchanged."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
         pass
 
     def text(dumper: yaml.SafeDumper, written: str) -> yaml.Node:
-        # To YAML these are line breaks, which PyYAML folds in any other style.
+        # These are line breaks in YAML; PyYAML would fold them in any other style.
         style = '"' if any(line_end in written for line_end in "\x85\u2028\u2029") else None
         return dumper.represent_scalar("tag:yaml.org,2002:str", written, style)
 
@@ -130,10 +130,10 @@ def yaml_text(value: Any, *, one_line: bool = False) -> str:
 
 
 def _refuse_too_much(root: yaml.Node, path: Path) -> None:
-    """Refuse aliases in a circle, and those that unfold to more than anybody writes.
+    """Refuse circular aliases, and aliases that unfold to implausibly many values.
 
     Raises:
-        StudyError: naming the line.
+        StudyError: there are such aliases; the message names the line.
     """
     import yaml
 
@@ -142,12 +142,12 @@ def _refuse_too_much(root: yaml.Node, path: Path) -> None:
 
     def count(node: yaml.Node) -> tuple[int, int]:
         if id(node) in sizes:
-            known = sizes[id(node)]
-            if known is None:
+            size_and_levels = sizes[id(node)]
+            if size_and_levels is None:
                 raise StudyError(
                     f"{path}, line {node.start_mark.line + 1}: an alias holds itself; remove it."
                 )
-            return known
+            return size_and_levels
         sizes[id(node)] = None
         parts: list[yaml.Node] = []
         if isinstance(node, yaml.MappingNode):
@@ -200,13 +200,13 @@ def _refuse_duplicate_keys(root: yaml.Node, path: Path) -> None:
 
 
 def _locate(root: yaml.Node, location: Iterable[int | str]) -> tuple[list[str], int]:
-    """The parts of ``location`` that the file really has, plus a missing last key, and the line."""
+    """Return the keys of ``location`` in the file, including a missing last key, and the line."""
     import yaml
 
     node, parts, line = root, [], root.start_mark.line + 1
     steps = list(map(str, location))
     for depth, step in enumerate(steps, start=1):
-        if step == "[key]":  # the key before it is meant, not its value
+        if step == "[key]":  # the error is about the preceding key, not its value
             break
         inner: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         if isinstance(node, yaml.MappingNode):
@@ -218,7 +218,7 @@ def _locate(root: yaml.Node, location: Iterable[int | str]) -> tuple[list[str], 
             line = place.start_mark.line + 1
             parts.append(step)
         elif isinstance(node, yaml.MappingNode) and depth == len(steps) and "[" not in step:
-            parts.append(step)  # missing; what the validator made up (union tags) is none
+            parts.append(step)  # missing key; union tags of the validator are not keys
     return parts, line
 
 
@@ -256,7 +256,7 @@ def _sentence(
 
 
 def _field_names(model: type[pydantic.BaseModel]) -> set[str]:
-    """Every key name that may occur anywhere under ``model``, for spelling advice."""
+    """Return every key name that may occur anywhere under ``model``, for spelling advice."""
     import pydantic
 
     names: set[str] = set()

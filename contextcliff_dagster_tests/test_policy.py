@@ -143,8 +143,8 @@ def test_a_measurement_too_old_gives_no_policy() -> None:
     [
         ("", "not JSON"),
         ("[]", "no policy"),
-        ('"cap"', "no policy"),
-        ("{}", "no policy"),
+        ('"cap"', "not a contextcliff policy"),
+        ("{}", "not a contextcliff policy"),
         (json.dumps({**POLICY.to_dict(), "schema_version": "2.0"}), "upgrade"),
         (json.dumps({**POLICY.to_dict(), "expiry": "soon"}), "damaged"),
         (json.dumps({**POLICY.to_dict(), "safe_cap_tokens": "1000"}), "damaged"),

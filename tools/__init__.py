@@ -1,4 +1,4 @@
-"""Programs for the maintainers of a checkout: training, fetching and converting models.
+"""Programs for maintainers of a checkout: training, fetching and converting models.
 
 Nothing here is part of the installed package.
 """

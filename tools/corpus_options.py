@@ -1,6 +1,6 @@
-"""The options of each kind of corpus, for docs/studies.md: type, default, meaning, example.
+"""Options of each kind of corpus, for docs/studies.md: type, default, meaning, example.
 
-The adapters check their options by hand; a test holds this table against what they accept.
+The adapters check their options themselves; a test compares this table with what they accept.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 
 class Option(NamedTuple):
-    """One option; ``default`` as text, empty for none."""
+    """An option of a corpus; ``default`` is text, empty if there is none."""
 
     type: str
     default: str
@@ -90,4 +90,4 @@ BENCHMARK: dict[str, Option] = {
         "true or false", "false", "Use tasks whose lengths were manufactured", True
     ),
 }
-"""Of every public benchmark; those that have more say so themselves (`own_options`)."""
+"""Options of every public benchmark; some benchmarks add their own (`own_options`)."""

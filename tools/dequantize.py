@@ -1,8 +1,8 @@
-"""A GGUF file as a folder of safetensors, for engines that read no GGUF (vLLM).
+"""Convert a GGUF file to a folder of safetensors, for engines that cannot read GGUF (vLLM).
 
-``python -m tools.dequantize FILE.gguf FOLDER`` writes the quantised weights as the numbers that
-they represent, with the configuration, tokenizer and chat template that the file carries. In
-float32 nothing is rounded; it takes four bytes a weight, on disk and in memory.
+``python -m tools.dequantize FILE.gguf FOLDER`` writes the quantised weights as float32, with the
+file's configuration, tokenizer and chat template. Float32 rounds nothing and takes four bytes per
+weight, on disk and in memory.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ def dequantize(file: Path, folder: Path) -> None:
     """Write ``folder`` (config.json, model.safetensors, tokenizer.json, chat_template.jinja, ...).
 
     Raises:
-        EngineError: a library is missing; ``file`` is not a GGUF file, or of an architecture that
-            transformers does not know; ``folder`` is there already, or cannot be written.
+        EngineError: a library is missing; ``file`` is not a GGUF file, or has an architecture that
+            transformers does not know; ``folder`` already exists or cannot be written.
     """
     gguf_header(file)
     if folder.exists():
-        raise EngineError(f"{folder} is there already; name another folder, or remove it.")
+        raise EngineError(f"{folder} already exists; choose another folder, or remove it.")
     if absent := [name for name in GGUF_LIBRARIES if importlib.util.find_spec(name) is None]:
         raise EngineError(
-            f"Reading GGUF weights needs {' and '.join(absent)}, not installed here; "
+            f"Reading GGUF weights needs {' and '.join(absent)}; install with "
             "`pip install 'contextcliff-dagster[transformers]'`."
         )
-    # Only a whole model gets its name.
+    # Only a complete model gets the final name.
     partial = folder.parent / f".{folder.name}.{uuid.uuid4().hex}.tmp"
     try:
         partial.mkdir(parents=True)
@@ -65,12 +65,12 @@ def _convert(file: Path, folder: Path) -> None:
         model = AutoModelForCausalLM.from_pretrained(
             str(file.parent), **source, dtype=torch.float32, **dequantizing_options()
         )
-    except Exception as error:  # transformers raises of any kind
+    except Exception as error:  # transformers raises many kinds
         reason = " ".join(str(error).split())[:300]
         raise EngineError(
             f"transformers cannot read {file} ({reason}); take the model's own safetensors instead."
         ) from error
-    # It still counts as quantised, and as such would not be saved.
+    # transformers still considers it quantised and would refuse to save it.
     model.hf_quantizer = None
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
@@ -80,8 +80,8 @@ def _convert(file: Path, folder: Path) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) != 3:
-        sys.exit("Say which file and which folder: ... FILE.gguf FOLDER")
+        sys.exit("Usage: python -m tools.dequantize FILE.gguf FOLDER")
     try:
         dequantize(Path(sys.argv[1]), Path(sys.argv[2]))
-    except ContextCliffError as broken:
-        sys.exit(str(broken))
+    except ContextCliffError as error:
+        sys.exit(str(error))

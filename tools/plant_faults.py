@@ -1,7 +1,7 @@
-"""Plant faults in the product, one at a time, and see the tests fail: ``make plant-faults``.
+"""Plant faults in the product one at a time and check that tests fail: ``make plant-faults``.
 
-Each file of ``tools/planted_faults`` is a patch under a sentence on what a user would suffer and
-the cheapest test that catches the fault. The patches go into a clone of the last commit.
+Each file of ``tools/planted_faults`` is a patch, preceded by a sentence on its effect on users and
+by the cheapest test that catches it. Patches are applied to a clone of the last commit.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FAULTS = Path(__file__).with_name("planted_faults")
-TESTS_FAILED = 1  # pytest's exit code; others stand for tests that could not be run
+TESTS_FAILED = 1  # pytest's exit code; other codes mean that the tests could not run
 CAUGHT = "caught"
 
 
 def caught_by(patch: Path) -> str:
-    """The id of the test that catches the fault, as the patch says; empty where it says none."""
+    """Return the id of the test that catches the fault, from the patch; empty if it has none."""
     return patch.read_text("utf-8").partition("Caught by: ")[2].partition("\n")[0]
 
 
 def applies(patch: Path, checkout: Path) -> bool:
-    """Whether the patch changes the files of ``checkout`` as they are."""
+    """Return whether the patch applies to ``checkout``."""
     check = ["git", "apply", "--check", str(patch)]
     return not subprocess.run(check, cwd=checkout, capture_output=True).returncode
 
 
 def verdict_on(patch: Path, clone: Path) -> tuple[str, str]:
-    """Return what became of the fault, `CAUGHT` at best, and the end of pytest's output."""
+    """Return the verdict on the fault (`CAUGHT` if all is well) and the end of pytest's output."""
     if not applies(patch, clone):
         return "DOES NOT APPLY", ""
     subprocess.run(["git", "apply", str(patch)], cwd=clone, check=True)
@@ -43,7 +43,7 @@ def verdict_on(patch: Path, clone: Path) -> tuple[str, str]:
 def _tested(tests: Sequence[str], clone: Path) -> tuple[int, str]:
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     environment = os.environ | {"PYTHONPATH": str(clone)}
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         cwd=clone,
         env=environment,
@@ -51,11 +51,11 @@ def _tested(tests: Sequence[str], clone: Path) -> tuple[int, str]:
         stderr=subprocess.STDOUT,
         text=True,
     )
-    return done.returncode, "\n".join(done.stdout.splitlines()[-15:])
+    return process.returncode, "\n".join(process.stdout.splitlines()[-15:])
 
 
 def main(names: list[str]) -> int:
-    """Plant the faults of these names, or all; the exit code."""
+    """Plant the named faults, or all of them; return the exit code."""
     patches = [FAULTS / f"{name}.patch" for name in names] or sorted(FAULTS.glob("*.patch"))
     if unknown := [patch.stem for patch in patches if not patch.is_file()]:
         print(f"{FAULTS} has no fault {', '.join(unknown)}; see its files.", file=sys.stderr)
@@ -66,7 +66,7 @@ def main(names: list[str]) -> int:
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
         code, output = _tested([*map(caught_by, patches)], clone)
         if code:
-            print(output, "The tests fail without a fault: mend them first.", sep="\n")
+            print(output, "The tests fail without a fault: fix them first.", sep="\n")
             return 1
         for patch in patches:
             verdict, output = verdict_on(patch, clone)

@@ -1,7 +1,7 @@
 """Make a copy of the checkout without some extensions: python -m tools.without FOLDER NAME...
 
-What is theirs by folder or by name goes: code, tests, pages, benchmarks, extras, entry points, and
-whatever of the other pages names them. The copy's tests, `make docs` and `make profile` pass.
+It removes all that belongs to them: code, tests, pages, benchmarks, extras, entry points, and the
+parts of other pages that name them. The copy's tests, `make docs` and `make profile` pass.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _OWN_FOLDERS = ("contextcliff_dagster/extensions", "contextcliff_dagster_tests/e
 
 
 def main(folder: Path, names: Collection[str]) -> None:
-    """Write the copy into ``folder``, which must not be there."""
+    """Write the copy into ``folder``, which must not exist."""
     if unknown := sorted(set(names) - extensions().keys()):
-        sys.exit(f"There is no extension {unknown[0]!r}; there are {', '.join(extensions())}.")
+        sys.exit(f"There is no extension {unknown[0]!r}; choose from {', '.join(extensions())}.")
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
@@ -45,17 +45,17 @@ def main(folder: Path, names: Collection[str]) -> None:
 
 def _belongs_to(file: str, names: Collection[str]) -> bool:
     return any(
-        file.startswith(tuple(f"{own}/{name}/" for own in _OWN_FOLDERS))
+        file.startswith(tuple(f"{parent}/{name}/" for parent in _OWN_FOLDERS))
         or re.fullmatch(rf"(docs|benchmarks)/{name}[-_.].*", file)
         for name in names
     )
 
 
 def _words(name: str) -> Iterator[str]:
-    """What an extension is known by."""
-    one = extensions()[name]
-    yield from (name, *one.commands, *one.exports, *(engine.name for engine in one.engines))
-    if models := one.own("models.yaml"):
+    """Yield the names that identify an extension: its own, commands, exports, engines, models."""
+    ext = extensions()[name]
+    yield from (name, *ext.commands, *ext.exports, *(engine.name for engine in ext.engines))
+    if models := ext.own("models.yaml"):
         yield from yaml.safe_load(models.read_text("utf-8"))["models"]
 
 
@@ -64,8 +64,8 @@ def _names_any(text: str, words: Collection[str]) -> bool:
 
 
 def _pruned(text: str, words: Collection[str]) -> str:
-    """Without sections, paragraphs, rows and items that name one of ``words``."""
-    kept: list[str] = []
+    """Return ``text`` without sections, paragraphs, rows and items that name any of ``words``."""
+    blocks: list[str] = []
     below = 0
     for block in re.split(r"\n{2,}", text):
         heading = re.match(r"(#+) ", block)
@@ -74,25 +74,25 @@ def _pruned(text: str, words: Collection[str]) -> str:
         if below:
             continue
         if not _names_any(block, words):
-            kept.append(block)
+            blocks.append(block)
         elif heading and "\n" not in block.strip():
             below = len(heading[1])
         else:
             parts = re.split(r"\n(?=\||- |    \S|#)", block)
-            left = [part for part in parts if not _names_any(part, words)]
-            kept += ["\n".join(left)] if len(left) > 2 * block.startswith("|") else []
-    return "\n\n".join(kept).rstrip() + "\n"
+            remaining = [part for part in parts if not _names_any(part, words)]
+            blocks += ["\n".join(remaining)] if len(remaining) > 2 * block.startswith("|") else []
+    return "\n\n".join(blocks).rstrip() + "\n"
 
 
 def _without_lines(text: str, names: Collection[str]) -> str:
-    """Without entry points, extras and walls of ``names``."""
+    """Return ``text`` without the entry points, extras and import contracts of ``names``."""
     for name in names:
         text = re.sub(rf"(?m)^{name} = .*\n", "", text)
         text = re.sub(rf'"{name} \| ', '"', text)
         text = re.sub(rf' \| {name}(?=[ "])', "", text)
     wall = re.compile(r"\[\[tool\.importlinter\.contracts\]\]\n(?:(?!\n\n).)*?\n\n", re.DOTALL)
     empty = re.compile(rf'layers = \["({"|".join(names)})"\]')
-    return wall.sub(lambda found: "" if empty.search(found[0]) else found[0], text)
+    return wall.sub(lambda match: "" if empty.search(match[0]) else match[0], text)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Write contextcliff_dagster/atlas/known.json, what `atlas show` knows, of docs/results/public."""
+"""Write contextcliff_dagster/atlas/known.json, used by `atlas show`, from docs/results/public."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ ROOT = Path(__file__).parents[1]
 PUBLIC = ROOT / "docs" / "results" / "public"
 SUMMARY = ROOT / "contextcliff_dagster" / "atlas" / "known.json"
 GATHERED = "2026-11-27"
-_KEPT = (
+_KEYS = (
     "model", "source", "task", "condition", "unit", "natural", "verdict", "safe_cap", "midpoint",
     "baseline", "lengths", "n", "n_documents",
 )  # fmt: skip
 
 
 def summary() -> str:
-    """The series of the atlas, their sources' names and citations, and when they were gathered."""
+    """Return known.json's text: the atlas's series, their sources, and the date of collection."""
     sources = load_sources(PUBLIC / "sources")
     series: list[dict[str, Any]] = json.loads((PUBLIC / "atlas.json").read_text())["series"]
-    rows = [json.dumps([one[key] for key in _KEPT], ensure_ascii=False) for one in series]
+    rows = [json.dumps([row[key] for key in _KEYS], ensure_ascii=False) for row in series]
     head = {
         "gathered": GATHERED,
-        "sources": {name: [one.name, one.citation] for name, one in sources.items()},
-        "aliases": {name: of for one in sources.values() for name, of in one.aliases.items()},
+        "sources": {name: [item.name, item.citation] for name, item in sources.items()},
+        "aliases": {name: of for item in sources.values() for name, of in item.aliases.items()},
         "windows": {
             one.model(name): most for one in sources.values() for name, most in one.windows.items()
         },
-        "keys": _KEPT,
+        "keys": _KEYS,
     }
     opening = json.dumps(head, ensure_ascii=False).removesuffix("}")
     return opening + ', "series": [\n' + ",\n".join(rows) + "\n]}\n"

@@ -1,6 +1,6 @@
 """Write docs/studies.md and docs/models.md from the declarations: `make docs`.
 
-The commands of docs/cli.md are written from their help; the text around them is kept.
+The commands of docs/cli.md are written from their help; the text above them stays unchanged.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ _WINDOWS = {
 
 
 def inner_model(info: FieldInfo) -> type[BaseModel] | None:
-    """The section that a key holds, if it is one."""
+    """Return the model of a key's section, or None if the key is not a section."""
     if get_origin(info.annotation) is tuple:
-        return None  # a list of several
+        return None  # a list of sections
     kinds = (info.annotation, *get_args(info.annotation))
     return next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
 
 
 def description(info: FieldInfo) -> str:
-    """What a key means; of a section its first sentence."""
+    """Return a key's meaning, or the first paragraph of a section's docstring."""
     inner = inner_model(info)
     text = info.description or (inner.__doc__ or "" if inner else "")
     return " ".join(text.split("\n\n")[0].replace("``", "`").split()).rstrip(".")
 
 
 def example(key: str, info: FieldInfo) -> dict[str, Any] | None:
-    """The key with a value, and with what it needs next to it; None for a section."""
+    """Return an example of the key with the keys it requires; None for a section."""
     extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
     needs = extra.get("with", {})
     value = info.examples[0] if info.examples else _other_than_default(info)
@@ -62,7 +62,7 @@ def example(key: str, info: FieldInfo) -> dict[str, Any] | None:
 
 
 def _other_than_default(info: FieldInfo) -> Any:
-    """Where a key takes few values, one that is not the default; else the default."""
+    """Return a value other than the default if a key is a choice or a boolean; else the default."""
     default = info.get_default(call_default_factory=True)
     if get_origin(info.annotation) is Literal:
         return get_args(info.annotation)[-1]
@@ -70,14 +70,14 @@ def _other_than_default(info: FieldInfo) -> Any:
 
 
 def sections(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
-    """The keys of a model that are sections, and what is in them."""
+    """Yield the keys of ``model`` that are sections, with their models."""
     for key, info in model.model_fields.items():
         if inner := inner_model(info):
             yield key, inner
 
 
 def experiment_sections() -> Iterator[tuple[str, type[BaseModel]]]:
-    """The keys of experiments that are sections, and what is in them."""
+    """Yield the experiments whose key is a section, with the section's model."""
     for name in experiment_names():
         kind = load_experiment(name).section
         if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -85,7 +85,7 @@ def experiment_sections() -> Iterator[tuple[str, type[BaseModel]]]:
 
 
 def studies_page() -> str:
-    """docs/studies.md."""
+    """Return the text of docs/studies.md."""
     parts = [
         "# Every key of a study",
         _MADE,
@@ -108,30 +108,30 @@ def studies_page() -> str:
     table = [_options("squad", BENCHMARK)]
     for name, benchmark in BENCHMARKS.items():
         for option, values in benchmark.own_options.items():
-            one = Option(" or ".join(values), values[0], f"Of `{name}`", values[-1])
-            table.append(_option(name, option, one))
+            entry = Option(" or ".join(values), values[0], f"Of `{name}`", values[-1])
+            table.append(_option(name, option, entry))
     parts += ["### Public benchmarks", f"{names}:", "\n".join(table)]
-    rows, own = [], dict(experiment_sections())
+    rows, by_name = [], dict(experiment_sections())
     for name in experiment_names():
         experiment = load_experiment(name)
         if experiment.section is not None:
             doc = " ".join((type(experiment).__doc__ or "").split())
-            shown = as_yaml({name: experiment.example})[1:-1]
-            kind = "section" if name in own else _type(experiment.section)
-            rows.append(_row(f"`{name}`", kind, "", doc, f"`{shown}`"))
+            sample = as_yaml({name: experiment.example})[1:-1]
+            kind = "section" if name in by_name else _type(experiment.section)
+            rows.append(_row(f"`{name}`", kind, "", doc, f"`{sample}`"))
     parts += [
         "## Experiments",
         "Each experiment has a key of its own; the length profile needs none.",
         "\n".join([_HEAD, *rows]),
     ]
-    for key, section in own.items():
+    for key, section in by_name.items():
         doc = " ".join((section.__doc__ or "").replace("``", "`").split())
         parts += [f"### `{key}`", doc, _table(section, key)]
     return "\n\n".join(parts) + "\n"
 
 
 def models_page() -> str:
-    """docs/models.md."""
+    """Return the text of docs/models.md."""
     parts = [
         "# Every key of models.yaml",
         _MADE,
@@ -169,24 +169,24 @@ def _table(model: type[BaseModel], within: str, leave_out: str = "") -> str:
     for key, info in model.model_fields.items():
         if key == leave_out:
             continue
-        shown = example(key, info)
+        sample = example(key, info)
         if inner_model(info):
             cells = "section", "", f"[below](#{key})"
         else:
-            assert shown is not None
-            text = as_yaml({within: shown} if within else shown)
+            assert sample is not None
+            text = as_yaml({within: sample} if within else sample)
             cells = _type(info.annotation), _default(info), f"`{text[1:-1]}`"
         rows.append(_row(f"`{key}`", *cells[:2], description(info), cells[2]))
     return "\n".join(rows)
 
 
 def _options(kind: str, options: Mapping[str, Option]) -> str:
-    return "\n".join([_HEAD, *(_option(kind, *one) for one in options.items())])
+    return "\n".join([_HEAD, *(_option(kind, *item) for item in options.items())])
 
 
 def _option(kind: str, name: str, option: Option) -> str:
-    shown = as_yaml({"corpus": {"kind": kind, name: option.example}})[1:-1]
-    return _row(f"`{name}`", option.type, f"{option.default}", option.meaning, f"`{shown}`")
+    sample = as_yaml({"corpus": {"kind": kind, name: option.example}})[1:-1]
+    return _row(f"`{name}`", option.type, f"{option.default}", option.meaning, f"`{sample}`")
 
 
 def _row(*cells: str) -> str:
@@ -245,14 +245,14 @@ _RANGE = re.compile(r"(; )?[\d.]*<?=?x[<>]=?[\d.]+(?=\])")
 
 
 def cli_page() -> str:
-    """docs/cli.md: what is written above "Commands", and every command below it."""
+    """Return the text of docs/cli.md: its text above "Commands", then every command."""
     page = (DOCS / "cli.md").read_text(encoding="utf-8")
-    made = command_sections()
-    return _COMMANDS.sub(lambda _: made, page)
+    commands = command_sections()
+    return _COMMANDS.sub(lambda _: commands, page)
 
 
 def command_sections() -> str:
-    """A section for each command: its arguments, help and options."""
+    """Return one section per command: its arguments, help and options."""
     commands = list(_commands(app, ""))
     counted = Counter(option for _, command in commands for option in _cli_options(command))
     common = [option for option, times in counted.items() if 2 * times > len(commands)]
@@ -264,13 +264,13 @@ def command_sections() -> str:
         if arguments and not isinstance(command, click.Group):
             parts.append(f"Arguments: `{arguments}`")
         parts += _paragraphs(command.help or "")
-        own = [option for option in _cli_options(command) if option not in common]
-        parts.append("\n".join(own))
+        own_options = [option for option in _cli_options(command) if option not in common]
+        parts.append("\n".join(own_options))
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _commands(group: click.Group, within: str) -> Iterator[tuple[str, click.Command]]:
-    """Every command by its words, a group before its own commands."""
+    """Yield every command with its full name, each group before its commands."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
@@ -281,13 +281,13 @@ def _commands(group: click.Group, within: str) -> Iterator[tuple[str, click.Comm
 
 
 def _paragraphs(text: str) -> list[str]:
-    """The paragraphs of a command's help; those set as they are, its examples, are left out."""
-    whole = (" ".join(part.split()) for part in text.split("\n\n") if "\b" not in part)
-    return [part.replace("<", r"\<") for part in whole if part]
+    """Return the paragraphs of a command's help without its preformatted examples."""
+    paragraphs = (" ".join(part.split()) for part in text.split("\n\n") if "\b" not in part)
+    return [part.replace("<", r"\<") for part in paragraphs if part]
 
 
 def _cli_options(command: click.Command) -> list[str]:
-    """An item for each option: its names, and its help without the range of a number."""
+    """Return one list item per option: its names, and its help without number ranges."""
     context = click.Context(command)
     options = (option for option in command.params if isinstance(option, click.Option))
     records = (option.get_help_record(context) for option in options)

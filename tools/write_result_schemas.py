@@ -11,18 +11,18 @@ from contextcliff_dagster.store import PACKAGE
 
 
 def schemas() -> dict[Path, ResultFile]:
-    """Each result file by the path of its schema; of an experiment what it says of one model."""
-    found = {PACKAGE / "schemas" / f"{file.name}.schema.json": file for file in RESULT_FILES}
-    for name, one in extensions().items():
-        if one.result is not None and one.folder is not None:
+    """Return schema path -> result file, for the core and for each extension with results."""
+    files = {PACKAGE / "schemas" / f"{file.name}.schema.json": file for file in RESULT_FILES}
+    for name, extension in extensions().items():
+        if extension.result is not None and extension.folder is not None:
             title = f"ContextCliff {name} result of one model"
-            file = ResultFile(name, load_address(one.result), title)
-            found[one.folder / "result.schema.json"] = file
-    return found
+            file = ResultFile(name, load_address(extension.result), title)
+            files[extension.folder / "result.schema.json"] = file
+    return files
 
 
 def schema_text(file: ResultFile) -> str:
-    """The schema of ``file`` as it is committed."""
+    """Return the schema of ``file`` as the text to commit."""
     return json.dumps(file.schema(), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -1,29 +1,28 @@
-"""Attention of the last prompt token over length, and whether it foretells a wrong answer.
+"""Attention of the last prompt token over length, and whether it predicts wrong answers.
 
-Verdict and cap never use it. How attention is measured is in `inference`.
+Verdict and cap never use it. `inference` measures attention.
 
-Entropy threshold of the degraded region (`fit_threshold`). The region is one of lengths, so a
-threshold that only marks long documents would be right about it and say nothing new. It is
-therefore judged on answers: fitted on half of the documents, its balanced error (the mean of the
-share of wrong answers missed and of right answers flagged) is measured on the other half and
-compared with that of a length fitted on the same half. A threshold is supported if its error is
-below that of chance, .5, by its upper limit, and below that of length by the lower limit of the
-difference.
+Entropy threshold of the degraded region (`fit_threshold`). The region is a range of lengths, so a
+threshold that only marks long documents would match it without adding information. It is therefore
+judged on answers: fitted on half of the documents, its balanced error (the mean of the share of
+wrong answers missed and of right answers flagged) is measured on the other half and compared with
+the error of a length threshold fitted on the same half. The threshold is supported if the upper
+limit of its error is below .5 (chance) and the lower limit of its gain over length is above 0.
 
-Entropy change (`find_entropy_change`): where entropy departs from its trend with length, and
-whether the score drops there too. Entropy drifts smoothly with length in any model. The trend is a
+Entropy change (`find_entropy_change`): the length at which entropy departs from its trend, and
+whether the score also drops there. Entropy drifts smoothly with length in any model. The trend is a
 parabola in the logarithm of the length; a change is a jump and a bend added to it at one length.
 The statistic is the largest share of the residual variance that a change at any length explains;
 its p-value comes from residuals permuted over the documents (Freedman and Lane 1983, Journal of
 Business & Economic Statistics 1, 292-298), and the maximum over lengths makes it one test. The
-interval has the lengths whose deviance n log(SSE / least SSE) is within 7.35 of the best, as for
-the score's change points.
+interval contains the lengths whose deviance n log(SSE / least SSE) is within 7.35 of the best, as
+for the score's change points.
 
-Wrong answers foretold at equal length (`foretell_wrong_answers`), by entropy or by the share on the
-evidence. Both change with length, and so do answers: over all lengths anything that grows with
-length would foretell wrong answers. Pairs of a wrong and a right answer therefore lie in one length
-bin, and within each bin the predictor is less its least-squares line on the logarithm of the
-length. The rest is judged by the area under the ROC curve (`rank_tests.stratified_auc`).
+Prediction of wrong answers at equal length (`foretell_wrong_answers`), by entropy or by the share
+on the evidence. Both change with length, as do answers: over all lengths, anything that grows with
+length would predict wrong answers. So each pair of a wrong and a right answer lies in one length
+bin, and within each bin the predictor's least-squares line on log length is subtracted. The
+residual is judged by the area under the ROC curve (`rank_tests.stratified_auc`).
 """
 
 from __future__ import annotations
@@ -69,21 +68,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionSample:
-    """Attention of the last prompt token over the prompt, of n examples of one model.
+    """Attention of the last prompt token over the prompt, for n examples of one model.
 
     Attributes:
-        example_ids: of the examples (n), each once.
-        tokens: of their prompts, in the model's own tokens (n).
-        entropy: of the attention, divided by the logarithm of ``tokens``: 0 where one token has
-            all of it, 1 where all have the same (n, layers, heads).
+        example_ids: ids of the examples (n), each once.
+        tokens: prompt lengths, in the model's own tokens (n).
+        entropy: entropy of the attention divided by the logarithm of ``tokens``: 0 if one token
+            has all of it, 1 if all have the same (n, layers, heads).
         sinks: share of the attention on the first tokens of the prompt (n, layers, heads).
-        evidence: share on the evidence's tokens, those that are no sinks; NaN where unknown
-            (n, layers, heads). All three are NaN where a layer has no such head.
-        trained_tokens: length that the weights were trained to; None where unknown.
+        evidence: share on the evidence's tokens, without sinks; NaN if unknown (n, layers,
+            heads). All three are NaN if a layer lacks the head.
+        trained_tokens: context length used in training; None if unknown.
 
     Raises:
-        ContextCliffError: the arrays do not belong together, an example is there twice, or a value
-            is outside 0..1.
+        ContextCliffError: array shapes do not match, an example occurs twice, or a value is
+            outside 0..1.
     """
 
     example_ids: tuple[str, ...]
@@ -123,11 +122,11 @@ class MatchedAttention:
     """Examples with an answer and attention, in order of length.
 
     Attributes:
-        examples: their rows of `Sample.examples` (n), with ``entropy``, ``sinks`` and ``evidence``,
-            means over layers and heads; ``evidence`` NaN where unknown.
-        entropy_by_layer, evidence_by_layer: of each layer that attends, means over its heads
+        examples: their rows of `Sample.examples` (n), with ``entropy``, ``sinks`` and ``evidence``
+            as means over layers and heads; ``evidence`` is NaN if unknown.
+        entropy_by_layer, evidence_by_layer: means over the heads of each layer with attention
             (n, layers).
-        prompt_tokens: in the model's own tokens (n).
+        prompt_tokens: prompt lengths in the model's own tokens (n).
     """
 
     examples: pd.DataFrame
@@ -137,30 +136,30 @@ class MatchedAttention:
 
     @property
     def wrong(self) -> Bools:
-        """Whether the answer is wrong (n)."""
+        """Return whether each answer is wrong (n)."""
         return self.examples["score"].to_numpy(np.float64) < RIGHT
 
     @property
     def length_tokens(self) -> Ints:
-        """Of the documents (n)."""
+        """Return the lengths of the documents (n)."""
         return self.examples["length_tokens"].to_numpy(np.int64)
 
     @property
     def document(self) -> Ints:
-        """A number for each document (n)."""
+        """Return the number of each example's document (n)."""
         return self.examples["document"].to_numpy(np.int64)
 
 
 def match_attention(attention: AttentionSample, sample: Sample) -> MatchedAttention | None:
-    """The examples of ``sample`` that ``attention`` has; None without any."""
+    """Return the examples of ``sample`` with attention; None if there are none."""
     place = {name: i for i, name in enumerate(attention.example_ids)}
     rows = sample.examples["example_id"].astype(str).map(place)
-    known = rows.notna().to_numpy()
-    if not known.any():
+    has_attention = rows.notna().to_numpy()
+    if not has_attention.any():
         return None
-    index = rows[known].to_numpy(np.int64)
+    index = rows[has_attention].to_numpy(np.int64)
     measures = {name: getattr(attention, name)[index] for name in ("entropy", "sinks", "evidence")}
-    examples = sample.examples[known].assign(
+    examples = sample.examples[has_attention].assign(
         **{name: _mean_known(values, (1, 2)) for name, values in measures.items()}
     )
     attends = np.isfinite(attention.entropy).any(axis=(0, 2))
@@ -171,7 +170,7 @@ def match_attention(attention: AttentionSample, sample: Sample) -> MatchedAttent
 
 
 def _mean_known(values: Floats, axes: tuple[int, ...]) -> Floats:
-    """Mean of what is known over ``axes``; NaN where nothing is."""
+    """Return the mean of the non-NaN values over ``axes``; NaN if all are NaN."""
     known = np.isfinite(values)
     count = known.sum(axis=axes)
     total = np.where(known, values, 0.0).sum(axis=axes)
@@ -182,14 +181,14 @@ def _mean_known(values: Floats, axes: tuple[int, ...]) -> Floats:
 def attention_by_bin(
     matched: MatchedAttention, bins: list[LengthBin], settings: AnalysisSettings
 ) -> list[AttentionBin]:
-    """Means of each bin that has examples, with Student's intervals over documents."""
+    """Return means of each bin with examples, with Student's intervals over documents."""
     rows = []
     index = matched.examples["bin_index"].to_numpy(np.int64)
     for i, length_bin in enumerate(bins):
-        mine = index == i
-        if not mine.any():
+        in_bin = index == i
+        if not in_bin.any():
             continue
-        examples, document = matched.examples[mine], matched.document[mine]
+        examples, document = matched.examples[in_bin], matched.document[in_bin]
         entropy, sinks, evidence = (
             _mean(examples[name].to_numpy(np.float64), document, settings.confidence)
             for name in ("entropy", "sinks", "evidence")
@@ -201,21 +200,21 @@ def attention_by_bin(
                 entropy=entropy,
                 sinks=sinks,
                 evidence=evidence,
-                entropy_by_layer=_layers(matched.entropy_by_layer[mine]),
-                evidence_by_layer=_layers(matched.evidence_by_layer[mine]),
+                entropy_by_layer=_layers(matched.entropy_by_layer[in_bin]),
+                evidence_by_layer=_layers(matched.evidence_by_layer[in_bin]),
             )
         )
     return rows
 
 
 def _layers(values: Floats) -> list[float]:
-    """Mean of each layer over the examples where it is known."""
+    """Return the mean of each layer over the examples with known values."""
     known = np.isfinite(values).all(axis=1)
     return [float(x) for x in values[known].mean(axis=0)] if known.any() else []
 
 
 def _mean(values: Floats, document: Ints, confidence: float) -> MeanScore:
-    """Mean of what is known, its interval over documents; null with a single document."""
+    """Return the mean of known values, with an interval over documents; null if only one."""
     from scipy.special import stdtrit
 
     known = np.isfinite(values)
@@ -234,24 +233,24 @@ def _mean(values: Floats, document: Ints, confidence: float) -> MeanScore:
 
 
 LEAST_TO_FIT_AND_JUDGE = 10
-"""Right answers, and wrong ones, that either half needs."""
+"""Least number of right answers, and of wrong answers, in each half."""
 CHANCE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A threshold and the side of it that is flagged as wrong."""
+    """A threshold, and the side of it to flag as wrong."""
 
     value: float
     side: Literal["above", "below"]
 
     def flags(self, values: Floats) -> Bools:
-        """Whether each of ``values`` is flagged."""
+        """Return whether each of ``values`` is flagged."""
         return values > self.value if self.side == "above" else values < self.value
 
 
 def fit_threshold(matched: MatchedAttention, settings: AnalysisSettings) -> EntropyThreshold:
-    """Fit on one half of the documents, measure on the other."""
+    """Fit a threshold on one half of the documents and measure its error on the other."""
     fit, wrong = first_half(matched), matched.wrong
     sizes = {"n_fit": int(fit.sum()), "n_test": int((~fit).sum())}
     classes = [int((wrong[half] == kind).sum()) for half in (fit, ~fit) for kind in (True, False)]
@@ -286,7 +285,7 @@ def fit_threshold(matched: MatchedAttention, settings: AnalysisSettings) -> Entr
 
 
 def first_half(matched: MatchedAttention) -> Bools:
-    """Whether an example's document is of the half that is fitted on, by a hash of its name."""
+    """Return whether each example's document is in the fitting half, by a hash of its name."""
     frame = matched.examples
     documents = frame["document_id"].astype(str)
     names = documents.where(documents != "", frame["example_id"].astype(str))
@@ -295,7 +294,7 @@ def first_half(matched: MatchedAttention) -> Bools:
 
 
 def best_cut(values: Floats, wrong: Bools) -> Cut:
-    """The cut of least balanced error, halfway between two values; the first of several as good."""
+    """Return the first cut of least balanced error, halfway between two values."""
     order = np.argsort(values, kind="stable")
     ranked, bad = values[order], wrong[order].astype(np.float64)
     ends = np.flatnonzero(np.append(np.diff(ranked) > 0, True))
@@ -311,20 +310,20 @@ def best_cut(values: Floats, wrong: Bools) -> Cut:
 
 
 def balanced_error(lost: Bools, wrong: Bools, document: Ints, confidence: float) -> BalancedError:
-    """Balanced error of judgements ``lost`` (N); its interval combines Wilson's of both shares.
+    """Return the balanced error of judgements ``lost`` (N); Wilson's intervals give its interval.
 
-    Questions on one document count as fewer, by the design effect (`intervals.design_effect`); the
-    sum of limits is that of Newcombe (1998, Statistics in Medicine 17, 873-890).
+    Questions on one document count less, by the design effect (`intervals.design_effect`). The
+    limits are combined as by Newcombe (1998, Statistics in Medicine 17, 873-890).
     """
     z = band_quantile(confidence, 1)
     value = below = above = 0.0
     for kind in (True, False):
-        mine = lost[wrong == kind].astype(np.float64)
+        of_class = lost[wrong == kind].astype(np.float64)
         units = document[wrong == kind]
-        rho, _ = score_correlation(units, mine, np.zeros(len(mine), np.int64))
+        rho, _ = score_correlation(units, of_class, np.zeros(len(of_class), np.int64))
         _, sizes = np.unique(units, return_counts=True)
-        n = len(mine) / design_effect(sizes, rho)
-        share = float(mine.mean())
+        n = len(of_class) / design_effect(sizes, rho)
+        share = float(of_class.mean())
         low, high = wilson_limits(share, n, z)
         value += 0.5 * share
         below += (share - low) ** 2
@@ -336,14 +335,14 @@ def balanced_error(lost: Bools, wrong: Bools, document: Ints, confidence: float)
 def _gain(
     saved: Floats, wrong: Bools, document: Ints, confidence: float
 ) -> tuple[float, float, float]:
-    """Mean over both classes of ``saved`` (N), Student's interval over documents."""
+    """Return the mean over both classes of ``saved`` (N), with Student's interval by document."""
     from scipy.special import stdtrit
 
     means = {kind: float(saved[wrong == kind].mean()) for kind in (True, False)}
     parts = np.zeros(len(saved))
     for kind, mean in means.items():
-        mine = wrong == kind
-        parts[mine] = 0.5 * (saved[mine] - mean) / mine.sum()
+        of_class = wrong == kind
+        parts[of_class] = 0.5 * (saved[of_class] - mean) / of_class.sum()
     _, unit = np.unique(document, return_inverse=True)
     sums = np.bincount(unit, weights=parts)
     error = math.sqrt(float(sums @ sums) * len(sums) / max(len(sums) - 1, 1))
@@ -353,7 +352,7 @@ def _gain(
 
 
 APPROACHED = 0.9
-"""Share of the trained length from which prompts come near it."""
+"""Least share of the trained length at which prompts count as near it."""
 _LEAST_DOCUMENTS, _LEAST_SIDE, _SIDE_SHARE = 30, 6, 0.08
 _MOST_UNITS, _MOST_PLACES = 400, 60
 
@@ -366,7 +365,7 @@ class _Scan:
     changes: Floats
 
     def explained(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Squares that each change explains (B, K), and those beyond the trend (B); rows (B, n)."""
+        """Return squares explained per change (B, K) and beyond the trend (B); rows (B, n)."""
         parts = (rows @ self.changes) ** 2
         total = (rows**2).sum(axis=1) - ((rows @ self.trend) ** 2).sum(axis=1)
         return parts.reshape(len(rows), -1, 2).sum(axis=2), total
@@ -375,7 +374,7 @@ class _Scan:
 def find_entropy_change(
     matched: MatchedAttention, settings: AnalysisSettings
 ) -> EntropyChange | None:
-    """The change, None where there is none at the level of ``settings`` or too few documents."""
+    """Return the change; None without one at the level of ``settings``, or few documents."""
     lengths, entropy = _units(matched)
     count = len(lengths)
     side = max(_LEAST_SIDE, int(np.ceil(_SIDE_SHARE * count)))
@@ -385,12 +384,12 @@ def find_entropy_change(
         return None
     cuts = cuts[np.unique(np.linspace(0, len(cuts) - 1, _MOST_PLACES).round().astype(np.int64))]
     scan = _scan(np.log(lengths), cuts)
-    rest = entropy - scan.trend @ (scan.trend.T @ entropy)
-    explained, total = scan.explained(rest[None, :])
+    residual = entropy - scan.trend @ (scan.trend.T @ entropy)
+    explained, total = scan.explained(residual[None, :])
     if total[0] <= 1e-12 * max(float(entropy @ entropy), 1e-12):
-        return None  # the trend is all there is
+        return None  # the trend explains everything
     rng = np.random.default_rng((settings.seed, 10))
-    drawn = rng.permuted(np.tile(rest, (settings.permutations, 1)), axis=1)
+    drawn = rng.permuted(np.tile(residual, (settings.permutations, 1)), axis=1)
     shares, totals = scan.explained(drawn)
     largest = (shares.max(axis=1) / np.maximum(totals, 1e-300)) >= (
         explained.max() / total[0] - 1e-12
@@ -401,7 +400,7 @@ def find_entropy_change(
     left = np.maximum(total[0] - explained[0], 1e-12 * total[0])
     near = np.flatnonzero(count * np.log(left / left.min()) <= SPLIT_LIMIT)
     best = int(np.argmin(left))
-    # The change lies after the last length before it; places that were not tried lie between.
+    # The change lies after the last length before it, with untried places in between.
     low = lengths[cuts[near[0] - 1]] if near[0] else lengths[cuts[near[0]] - 1]
     high = lengths[cuts[min(near[-1] + 1, len(cuts) - 1)]]
     return EntropyChange(
@@ -419,13 +418,13 @@ def predict_rope_failure(
     trained_tokens: int | None,
     window_tokens: int | None,
 ) -> RopeFailure | None:
-    """The drop as a share of the window; None unless all of this holds:
+    """Return the drop's place as a share of the window; None unless all of these hold:
 
-    - the trained length and the window are known, and prompts of 90% of the trained length or more
-      were measured;
+    - the trained length and the window are known, and the longest prompt has at least 90% of the
+      trained length;
     - the score drops and does not recover, and entropy changes;
-    - the midpoint of the drop lies in the interval of the entropy's change, and that change in the
-      interval of the midpoint;
+    - the midpoint of the drop lies in the interval of the entropy change, and the entropy change
+      in the interval of the midpoint;
     - the interval of the midpoint reaches 90% of the trained length.
     """
     drop = finding.cliff
@@ -453,12 +452,12 @@ def _agree(drop: Drop, change: EntropyChange) -> bool:
 
 
 def _units(matched: MatchedAttention) -> tuple[Floats, Floats]:
-    """Length and mean entropy of each document, shortest first; neighbours merged above 400."""
-    _, first, unit, count = np.unique(
+    """Return length and mean entropy by document, in order; above 400, neighbours are merged."""
+    _, first_row, unit, count = np.unique(
         matched.document, return_index=True, return_inverse=True, return_counts=True
     )
     entropy = np.bincount(unit, weights=matched.examples["entropy"].to_numpy(np.float64)) / count
-    lengths = matched.length_tokens[first].astype(np.float64)
+    lengths = matched.length_tokens[first_row].astype(np.float64)
     order = np.argsort(lengths, kind="stable")
     lengths, entropy = lengths[order], entropy[order]
     if len(lengths) <= _MOST_UNITS:
@@ -483,15 +482,15 @@ def _scan(x: Floats, cuts: Ints) -> _Scan:
 
 
 LEAST_OF_A_CLASS = 5
-"""Documents with right answers, and with wrong ones, that an AUC needs."""
+"""Least number of documents with right answers, and with wrong answers, for an AUC."""
 _SIGN: dict[Predictor, float] = {"entropy": 1.0, "evidence": -1.0}
-"""The side of a predictor that is expected of wrong answers."""
+"""Expected direction of a predictor for wrong answers."""
 
 
 def foretell_wrong_answers(
     matched: MatchedAttention, bins: Sequence[LengthBin], settings: AnalysisSettings
 ) -> list[WrongAnswers]:
-    """Judge each predictor; p-values are Holm's over the predictors that could be judged."""
+    """Judge each predictor, with p-values adjusted by Holm over the predictors judged."""
     results = [_judge(matched, name, bins, settings) for name in _SIGN]
     adjusted = holm([result.p_value for result in results])
     level = 1.0 - settings.confidence
@@ -499,7 +498,7 @@ def foretell_wrong_answers(
 
 
 def _called(one: WrongAnswers, p_value: float | None, level: float) -> WrongAnswers:
-    """With the adjusted p-value, and whether p-value and interval both exclude chance."""
+    """Return the result with the adjusted p-value, and whether p and interval exclude chance."""
     if p_value is None or one.ci_low is None or one.ci_high is None:
         return one
     certain = p_value <= level + 1e-9 and not one.ci_low <= 0.5 <= one.ci_high
@@ -543,8 +542,8 @@ def _judge(
             refused_because=f"in the bins that have both, {classes[0]} documents have wrong "
             f"answers and {classes[1]} right ones, and {LEAST_OF_A_CLASS} of each are needed",
         )
-    rest = without_trend(predictor[used], np.log(matched.length_tokens[used]), index[used])
-    given = rest, wrong[used], index[used], document[used]
+    residual = without_trend(predictor[used], np.log(matched.length_tokens[used]), index[used])
+    given = residual, wrong[used], index[used], document[used]
     value, low, high = stratified_auc(*given, settings.confidence)
     rng = np.random.default_rng((settings.seed, 9))
     p_value = permuted_auc(*given, settings.permutations, rng)
@@ -552,7 +551,7 @@ def _judge(
 
 
 def without_trend(values: Floats, x: Floats, stratum: Ints) -> Floats:
-    """``values`` less their least-squares line on ``x`` within each stratum (N)."""
+    """Return ``values`` minus their least-squares line on ``x`` within each stratum (N)."""
     _, group = np.unique(stratum, return_inverse=True)
     count = np.bincount(group)
 
@@ -563,10 +562,10 @@ def without_trend(values: Floats, x: Floats, stratum: Ints) -> Floats:
     x, values = centred(x), centred(values)
     spread = np.bincount(group, weights=x**2)
     slope = np.bincount(group, weights=x * values) / np.maximum(spread, 1e-300)
-    # The residue of a straight line is rounding alone, and would be ranked.
-    rest = values - slope[group] * x
+    # The residual of a straight line is only rounding and must not be ranked.
+    residual = values - slope[group] * x
     least = 1e-9 * max(float(np.abs(values).max(initial=0.0)), 1e-12)
-    return np.where(np.abs(rest) < least, 0.0, rest)
+    return np.where(np.abs(residual) < least, 0.0, residual)
 
 
 def judge_attention(
@@ -576,10 +575,10 @@ def judge_attention(
     window_tokens: int | None,
     settings: AnalysisSettings,
 ) -> AttentionResult | None:
-    """Attention over length and what it foretells; None where no example has score and attention.
+    """Return attention over length and its predictions; None if no scored example has attention.
 
-    ``finding``: the verdict, which rests on the scores alone. ``window_tokens``: of the model, its
-    own tokens.
+    ``finding``: the verdict, based on the scores alone. ``window_tokens``: the model's window, in
+    its own tokens.
     """
     matched = None if attention is None else match_attention(attention, sample)
     if attention is None or matched is None:
@@ -614,11 +613,11 @@ _SIDES: dict[Predictor, tuple[str, str]] = {
     "entropy": ("higher entropy", "lower entropy"),
     "evidence": ("less attention on the evidence", "more attention on the evidence"),
 }
-"""Property of wrong answers with an AUC above .5, and below it."""
+"""Description of wrong answers if the AUC is above .5, and if it is below."""
 
 
 def sentences(result: AttentionResult) -> AttentionResult:
-    """Return ``result`` with sentences on the predictors of wrong answers and on the threshold."""
+    """Return ``result`` with sentences on predictors of wrong answers and on the threshold."""
     says = [_foretelling(predictor) for predictor in result.wrong_answers]
     says.append(_threshold(result.threshold))
     if lacking := result.layers_without:

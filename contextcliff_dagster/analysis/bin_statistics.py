@@ -1,4 +1,4 @@
-"""Scores of each length bin with their intervals, and warnings about the data behind them."""
+"""Scores of each length bin with intervals, and warnings about the underlying data."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProfileContext:
-    """Facts about one model's records that the records do not carry.
+    """Facts about one model's records that the records do not contain.
 
     Attributes:
         model: serving configuration the records belong to.
-        study, campaign, task, tokenizer: names, ``None`` where unknown.
+        study, campaign, task, tokenizer: names, ``None`` if unknown.
         identity: hash of the serving identity.
         window_tokens: the model's technical window, in its own tokens.
         score_name: name of the score in ``cliffs.json``.
         primary: which of ``em``, ``f1``, ``contained`` the score is; ``None`` for a custom one.
-        scorer_version: of the scorers that made the scores; ``None`` where others did.
+        scorer_version: version of our scorers; ``None`` for scores from elsewhere.
         provenance: hashes, versions, seeds, times; copied into the result.
-        warnings: sentences about the measurement, shown with those of the analysis.
-        per_bin: examples asked a bin at most; ``None`` for scores of unknown origin.
-        looks: caps read before, at fewer examples a bin.
-        copied_share: of the questions whose answer occurs word for word in the document.
-        controls: the scored answers to the same questions without their document.
-        attention: of the last prompt token, where it was measured; verdict and cap never use it.
-        created_at: ISO 8601 time of the analysis; ``None`` takes the clock.
+        warnings: sentences about the measurement, shown with the warnings of the analysis.
+        per_bin: most examples asked per bin; ``None`` for scores of unknown origin.
+        looks: caps read earlier, with fewer examples per bin.
+        copied_share: share of the questions whose answer occurs word for word in the document.
+        controls: scored answers to the same questions without their document.
+        attention: attention of the last prompt token, if measured; verdict and cap never use it.
+        created_at: ISO 8601 time of the analysis; ``None`` uses the clock.
     """
 
     model: str
@@ -75,7 +75,7 @@ class ProfileContext:
 
     @property
     def names(self) -> dict[str, Any]:
-        """Names of the result's origin: study, campaign, task and the like."""
+        """Return the fields that identify the result's origin: study, campaign, task etc."""
         return {name: getattr(self, name) for name in ("created_at", "study", "campaign", "model")}
 
 
@@ -87,7 +87,7 @@ class ModelProfile:
     cliffs: Cliffs
 
 
-# Taking a bin's rows costs by the column, and most columns are not needed here.
+# Selecting a bin's rows takes time per column, and most columns are not needed here.
 _OF_CALLS = ("bin_index", "answered", "failure", "ttft_ms", "duration_ms")
 _OF_EXAMPLES = ("bin_index", "document", "length_tokens", "score", "score_sd", "failed")
 _SUMMED = (
@@ -100,11 +100,11 @@ _SCORES = ("em", "f1", "contained")
 def bin_statistics(
     sample: Sample, settings: AnalysisSettings, canaries: Mapping[str, Canary]
 ) -> list[BinResult]:
-    """The ``bins`` of ``cliffs.json``: every bin, empty ones with nulls.
+    """Return the ``bins`` of ``cliffs.json``: every bin, with nulls for empty ones.
 
     ``n`` counts examples with an answer (replicates averaged), ``missing`` calls without one.
-    ``variance`` and ``sd`` are of the example scores (population form, so that a 0/1 score
-    has variance mean (1 - mean) and no SD exceeds 0.5); null below two examples. Intervals resample
+    ``variance`` and ``sd`` describe the example scores (population form, so that a 0/1 score has
+    variance mean (1 - mean) and no SD exceeds 0.5); null below two examples. Intervals resample
     documents.
     """
     tagged = bool(sample.calls["failure"].ne("").any() or sample.calls["failed"].notna().any())
@@ -154,7 +154,7 @@ def bin_statistics(
 
 
 def _delivered(sample: Sample) -> dict[int, float]:
-    """Mean score by bin if each missing answer scores 0; empty where none is missing."""
+    """Return the mean score by bin with each missing answer as 0; empty if none is missing."""
     answered = sample.calls["answered"]
     if answered.all():
         return {}
@@ -164,18 +164,18 @@ def _delivered(sample: Sample) -> dict[int, float]:
 
 
 def latency_excess(sample: Sample, canaries: Mapping[str, Canary], index: int) -> ExcessByKind:
-    """Excess of the times of bin ``index`` over their length's, per kind; see `spread_of`."""
-    mine = (sample.calls["bin_index"] == index).to_numpy()
+    """Return the excess times of bin ``index`` over the law, per kind; see `spread_of`."""
+    in_bin = (sample.calls["bin_index"] == index).to_numpy()
     return ExcessByKind(
         **{
-            kind: spread_of(canaries[kind].excess[mine], canaries[kind].late_ms[mine])
+            kind: spread_of(canaries[kind].excess[in_bin], canaries[kind].late_ms[in_bin])
             for kind in KINDS
         }
     )
 
 
 def totals_of(calls: pd.DataFrame) -> Totals:
-    """Sums over all calls; null where no record carries the column."""
+    """Return sums over all calls; null if no record has the column."""
     sums: dict[str, Any] = {name: _known(calls[name], "sum") for name in _SUMMED}
     for name, value in sums.items():
         if name.endswith("_tokens") and value is not None:
@@ -184,7 +184,7 @@ def totals_of(calls: pd.DataFrame) -> Totals:
 
 
 def bin_metrics(row: BinResult, excess: ExcessByKind, index: int, sample: Sample) -> BinMetrics:
-    """Add the means of all three scores and the cost of the calls to a bin's row."""
+    """Return a bin's row with the means of all three scores and the cost of its calls."""
     calls = sample.calls.loc[sample.calls["bin_index"] == index, [*_SUMMED]]
     examples = sample.examples.loc[sample.examples["bin_index"] == index, [*_SCORES]]
     added: dict[str, Any] = {name: _known(examples[name], "mean") for name in _SCORES}
@@ -199,9 +199,9 @@ def bin_metrics(row: BinResult, excess: ExcessByKind, index: int, sample: Sample
 
 
 def _known(column: pd.Series[Any], statistic: str) -> float | None:
-    """The mean, median or sum of what is not null, if anything."""
-    known = column.dropna()
-    return float(getattr(known, statistic)()) if len(known) else None
+    """Return the mean, median or sum of the non-null values; None if there are none."""
+    known_values = column.dropna()
+    return float(getattr(known_values, statistic)()) if len(known_values) else None
 
 
 _LEAST_FOR_SHAPE = 8
@@ -209,12 +209,12 @@ _LEAST_BETWEEN = 0.05
 
 
 def bimodality(scores: Floats) -> float | None:
-    """Sarle's bimodality coefficient: (g^2 + 1) / (k + 3 (n - 1)^2 / ((n - 2)(n - 3))).
+    """Return Sarle's bimodality coefficient: (g^2 + 1) / (k + 3 (n - 1)^2 / ((n - 2)(n - 3))).
 
     g and k are the sample skewness and excess kurtosis (SAS, Cluster procedure; Pfister et al.
-    2013). A uniform distribution gives 5/9; larger values suggest two modes. ``None`` where it
-    would say nothing: fewer than 8 scores, no spread, or fewer than 5% strictly between 0 and 1
-    (0/1 scores have two modes by construction).
+    2013). A uniform distribution gives 5/9; larger values suggest two modes. ``None`` if it is
+    uninformative: fewer than 8 scores, no spread, or fewer than 5% strictly between 0 and 1 (0/1
+    scores have two modes by construction).
     """
     n = len(scores)
     if n < _LEAST_FOR_SHAPE or np.mean((scores > 0) & (scores < 1)) < _LEAST_BETWEEN:
@@ -231,7 +231,7 @@ def bimodality(scores: Floats) -> float | None:
 
 
 def instability(replicate_sd: Floats) -> float | None:
-    """Mean over examples of the SD between their replicates; ``None`` without replicates.
+    """Return the mean SD between the replicates of an example; ``None`` without replicates.
 
     Args:
         replicate_sd: sample SD of each example's replicates, NaN for a single one.
@@ -239,14 +239,14 @@ def instability(replicate_sd: Floats) -> float | None:
     >>> instability(np.array([0.25, 0.75, np.nan]))
     0.5
     """
-    known = replicate_sd[np.isfinite(replicate_sd)]
-    return float(known.mean()) if len(known) else None
+    known_values = replicate_sd[np.isfinite(replicate_sd)]
+    return float(known_values.mean()) if len(known_values) else None
 
 
 def rolling_variance(
     counts: list[int], variances: list[float | None], window: int
 ) -> list[float | None]:
-    """Variance within bins, pooled by n over each bin and the ``window - 1`` before it."""
+    """Return within-bin variances, pooled by n over each bin and the ``window - 1`` before."""
     pooled: list[float | None] = []
     for end in range(1, len(counts) + 1):
         at = slice(max(0, end - window), end)
@@ -257,18 +257,18 @@ def rolling_variance(
 
 
 _ENDS, _REFUSED, _OTHERS = 1 / 3, 0.1, 0.25
-"""Refusals are compared over this share of the answers at either end, count from this rise on, and
-replace wrong answers where those rise by at most this share of it."""
+"""Thresholds for refusals: the share of answers compared at either end, the least rise that counts,
+and the largest rise of other wrong answers relative to it."""
 _MISSING_WORTH_A_WARNING = 0.05
 _HELD, _LEAST_WRONG = 0.10, 10
-"""Share of the wrong answers that contain an accepted one from which the score is in doubt, and the
-least number of wrong answers."""
+"""Least share of wrong answers that contain an accepted answer, and least number of wrong answers,
+for doubts about the score."""
 _NARROW, _GAP = 4.0, 10.0
-"""Factors of length: the least between the shortest and the longest document, and the largest
-between neighbours, without a warning."""
+"""Factors of length that need no warning: at least the first between the shortest and the longest
+document, and at most the second between neighbours."""
 _TWINS, _EQUAL, _LENGTHS = 0.8, 0.9, 20
-"""Documents are copies where this share has another of its length, this share of such lengths has
-equal scores, and there are at least so many lengths."""
+"""Documents may be copies if this share of them has another of equal length, this share of those
+lengths has equal scores, and there are at least this many lengths."""
 
 
 def data_warnings(
@@ -279,7 +279,7 @@ def data_warnings(
     context: ProfileContext,
     settings: AnalysisSettings,
 ) -> list[str]:
-    """Return a sentence for each."""
+    """Return the warnings about the data, one sentence each."""
     warnings = []
     calls = sample.calls
     unanswered = int((~calls["answered"]).sum())
@@ -326,47 +326,47 @@ def data_warnings(
 def score_doubt(
     sample: Sample, varied: Sequence[SensitivityRow], verdict: Verdict, context: ProfileContext
 ) -> str | None:
-    """Why the score may judge how the model speaks: wrong answers that hold an accepted one.
+    """Return a warning if the score may judge wording: wrong answers that contain an accepted one.
 
-    Where at least `_HELD` of the wrong answers do, or where containment shows a drop and the score
-    none, or the other way round.
+    Warns if at least `_HELD` of the wrong answers contain one, or if only one of score and
+    containment shows a drop.
     """
     examples, primary = sample.examples, context.primary
-    held = examples["contained"].fillna(0.0).to_numpy() >= 1.0
+    hits = examples["contained"].fillna(0.0).to_numpy() >= 1.0
     wrong = examples["failed"].fillna(0.0).to_numpy() > 0
     other = next((row for row in varied if row.value == SCORES["contained"]), None)
     if primary in (None, "contained") or other is None or wrong.sum() < _LEAST_WRONG:
         return None
     disagree = (other.verdict in DROPS) != (verdict in DROPS) and other.verdict is not Verdict.FLOOR
-    if (share := float(held[wrong].mean())) < _HELD and not (disagree and share > 0):
+    if (share := float(hits[wrong].mean())) < _HELD and not (disagree and share > 0):
         return None
     cap = other.safe_cap_tokens
     instead = "no safe cap" if cap is None else f"a safe cap of {cap:,} tokens"
-    again = "--score contained" if context.study is None else f"{context.study} --score contained"
+    command = "--score contained" if context.study is None else f"{context.study} --score contained"
     return (
-        f"{int((held & wrong).sum())} of {int(wrong.sum())} wrong answers contain an accepted one: "
+        f"{int((hits & wrong).sum())} of {int(wrong.sum())} wrong answers contain an accepted one: "
         f"{SCORES[str(primary)]} may judge how the model speaks. From the shortest fifth of the "
         f"documents to the longest it is {_fifths(examples, 'score')}, containment "
         f"{_fifths(examples, 'contained')}. Containment gives {instead}; "
-        f"`contextcliff report {again}` shows its curve, without a call."
+        f"`contextcliff report {command}` shows its curve, without a call."
     )
 
 
 def _fifths(examples: pd.DataFrame, column: str) -> str:
-    """Means of a column over fifths of the examples, in order of length."""
+    """Return the means of a column over fifths of the examples, in order of length."""
     ordered = examples.sort_values("length_tokens", kind="stable")[column].to_numpy(np.float64)
     return ", ".join(f"{np.nanmean(part):.2f}" for part in np.array_split(ordered, 5))
 
 
 def early_drop(curve: FallingCurve) -> float:
-    """Loss of the fitted curve from its first cell to the end of the baseline region, 0..1."""
+    """Return the fitted loss from the first cell to the end of the baseline region, 0..1."""
     fitted = curve.mean(0.5)[: curve.cells.baseline_cells]
     guessing = curve.documents.chance
     return float(1.0 - (fitted[-1] - guessing) / (fitted[0] - guessing))
 
 
 def _refusals(sample: Sample, settings: AnalysisSettings) -> str | None:
-    """Whether answers that are refused or empty, and no others, take the place of right ones."""
+    """Return a warning if only refusals and empty answers, not wrong answers, rise with length."""
     calls = sample.calls[sample.calls["answered"]]
     if not len(calls):
         return None
@@ -407,7 +407,7 @@ def _range_warnings(documents: Documents) -> Iterator[str]:
 
 
 def _copies(documents: Documents) -> Iterator[str]:
-    """Whether documents come several times: their answers are no new evidence."""
+    """Yield a warning if documents seem to be copies, whose answers are not new evidence."""
     lengths, group = np.unique(documents.length_tokens, return_inverse=True)
     count, mean = np.bincount(group), documents.s / documents.n
     shared = count > 1

@@ -1,30 +1,29 @@
 """The verdict, the safe context cap, the baseline and the zones of one model.
-Decisions drawn from fitted curves; the fits are in `analysis.statistics`.
+Decisions follow from fitted curves; the fits are in `analysis.statistics`.
 
-The verdict judges the scores over length and keeps what it rests on. `drop_window` gives both sides
-of a loss; `judge_adjusted_drop` decides whether the rest of it, all else equal, is still a loss.
+The verdict describes the scores over length, with its evidence. `drop_window` gives both sides of
+a loss; `judge_adjusted_drop` decides whether a loss remains after adjustment for other causes.
 
 The safe context cap is the longest length before the tolerance may be lost. A fitted curve only
-falls: where a model may fail over a stretch of lengths and recover beyond it, only the scores of
-that very stretch can rule such a dip out.
+falls: if a model may fail over a stretch of lengths and recover beyond it, only the scores in
+that stretch can rule out the dip.
 
-`conclude` gives verdict and certified cap of documents of known length and score. It is the one
-door to both, for the profile of a model, for simulations of a design, and for anything else that
-asks the same question of other data.
+`conclude` returns verdict and certified cap for documents with known lengths and scores. The
+profile of a model, simulations of a design, and every other analysis use this function.
 
-The baseline is the region everything else is compared with.
+The baseline is the region of short documents with which all others are compared.
 
-Cap of more data, where caps of fewer were read before: a cap errs rarely, the longest of several
-that were read one after another errs more often. Of 5, 10, 20 and 50 examples a bin .09 of the
-longest were unsafe, and .02 of the last. So a length beyond every earlier cap takes a chance of
-loss of a quarter only; up to them the usual one counts. The rates are in benchmarks/looks.py, the
-chance in `chance_allowed`.
+Repeated looks: a cap errs rarely, but the longest of several caps read one after another errs more
+often. With 5, 10, 20 and 50 examples per bin, the longest cap was unsafe in .09 of simulations, the
+last in .02. So a length beyond every earlier cap is allowed only a quarter of the usual chance of
+loss; up to the earlier caps the usual chance applies. benchmarks/looks.py measures the rates;
+`chance_allowed` gives the chance.
 
-Calls without an answer end a cap like wrong answers if they become more with length. Scores are
-means over the calls that were answered: where long documents time out or overflow the window, those
-means say nothing of what a user gets. So the scan that looks for a drop of scores tests whether the
-share of calls without an answer rises with length; if it does, the cap is no longer than that of
-the scores with 0 for every missing answer.
+Missing answers limit a cap, like wrong answers, if their share rises with length. Scores are means
+over answered calls: if long documents time out or overflow the window, those means do not show
+what a user gets. So the scan for a drop also tests whether the share of calls without an answer
+rises with length; if it does, the cap is at most the cap with a score of 0 for every missing
+answer.
 
 Zones cut the length axis into stable, transition and degraded regions.
 """
@@ -73,24 +72,24 @@ LEAST_EXAMPLES = 30
 LEAST_DOCUMENTS = 20
 FLOOR = 0.10
 ALARM_SHARE = 5 / 6
-"""A drop is an alarm from this share of the tolerance on: .25 at 30%."""
+"""Least drop that is an alarm, as a share of the tolerance: .25 at 30%."""
 STEP_SHARE = 0.9
-"""Share of the error rate spent on steps; the rest on dips."""
+"""Share of the error rate spent on steps; dips get the remainder."""
 SMALL_SHARE, SURE_CHANCE = 2 / 3, 0.95
-"""A drop no larger than its split may feign is an alarm if 2/3 of the tolerance is surely lost."""
+"""A drop that selection could explain is an alarm if 2/3 of the tolerance is surely lost."""
 SURELY = 3.84
-"""Deviance (over the dispersion) by which a dip must explain the scores better than a step."""
+"""Deviance (over the dispersion) by which a dip must fit the scores better than a step."""
 CHOSEN_SHARE, CHOSEN_EXCESS = 1 / 2, 1.2
-"""A split is chosen where the drop looks largest, and there it looks larger than it is, the more so
-the fewer examples (n0, n1) its sides have: an alarm needs a drop of half the tolerance plus
+"""A split is placed where the drop looks largest, so the drop is overestimated, and more so the
+fewer examples (n0, n1) its sides have: an alarm needs a drop of half the tolerance plus
 1.2 sqrt(1 / n0 + 1 / n1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Where (tokens), how much (relative to the baseline), and the chance of it by accident.
+    """Location (tokens) and size (relative to the baseline) of a drop, and its p-value.
 
-    ``placed``: it lies beyond the baseline region, within which no drop can be placed.
+    ``placed``: whether it lies beyond the baseline region; a drop within it cannot be located.
     """
 
     location: Estimate
@@ -100,22 +99,22 @@ class Drop:
 
     @property
     def tokens(self) -> tuple[int, int | None, int | None]:
-        """The location and its interval; no interval where the drop is not placed."""
+        """Return the location and its interval; the interval is None if the drop is not placed."""
         at, low, high = self.location.tokens
         return (at, low, high) if self.placed else (at, None, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The verdict and what led to it.
+    """The verdict and its evidence.
 
     Attributes:
-        reason: a sentence, for the verdicts that allow no cap; else empty.
-        note: a sentence that qualifies the verdict; or empty.
-        cliff: the drop, for the verdicts that have one.
-        degraded: first length of the degraded region and the first after it, tokens.
-        scan, curve: fits to the scores; ``None`` where the data support none.
-        visible: the scan found a drop, alarm or not.
+        reason: a sentence for verdicts that allow no cap; empty otherwise.
+        note: a sentence that qualifies the verdict, or empty.
+        cliff: the drop, for verdicts with a drop.
+        degraded: first length of the degraded region and first length after it, tokens.
+        scan, curve: fits to the scores; ``None`` if the data do not support a fit.
+        visible: whether the scan found a drop, alarm or not.
     """
 
     verdict: Verdict
@@ -129,28 +128,28 @@ class Finding:
 
     @property
     def dip_window(self) -> tuple[int, int] | None:
-        """``degraded`` where the verdict is a dip."""
+        """Return ``degraded`` if the verdict is a dip, else ``None``."""
         return self.degraded if self.verdict is Verdict.DIP else None
 
     @property
     def dip_start(self) -> int | None:
-        """The shortest length (tokens) at which a dip may begin; ``None`` without one."""
+        """Return the shortest length (tokens) at which the dip may begin; None without a dip."""
         return int(self.cliff.location.low) if self.dip_window and self.cliff else None
 
 
 def find_verdict(documents: Documents, settings: AnalysisSettings, baseline: Baseline) -> Finding:
-    """Decide, in this order:
+    """Return the first verdict that applies, in this order:
 
     1. ``insufficient_data``: fewer than 30 examples or 20 documents, or no place to split them;
     2. ``floor``: the baseline's mean is below .10, or its interval reaches the score of guessing;
-    3. ``dip``: the scan's window has p <= .1 alpha and a large drop, and explains the scores better
-       than the best step (quasi-deviance by more than 3.84);
+    3. ``dip``: the scan's window has p <= .1 alpha and a large drop, and fits the scores better
+       than the best step (quasi-deviance larger by more than 3.84);
     4. ``cliff``, ``gradual_decline`` or ``decline``: the scan's step has p <= .9 alpha, and the
-       drop at its split is large, or 2/3 of the tolerance is lost with a chance of .95. Which of
-       the three `kind_of_drop` says, however deep the drop is;
+       drop at its split is large, or 2/3 of the tolerance is lost with probability .95.
+       `kind_of_drop` chooses among the three, however deep the drop is;
     5. ``stable``.
 
-    A large drop is at least 5/6 of the tolerance, and more than the choice of its place may feign
+    A large drop is at least 5/6 of the tolerance, and larger than choosing its place can explain
     (`CHOSEN_EXCESS`).
     """
     examples, count = int(documents.n.sum()), len(documents.n)
@@ -177,7 +176,7 @@ def find_verdict(documents: Documents, settings: AnalysisSettings, baseline: Bas
 
 
 def _floor(baseline: Baseline, guessing: float) -> str:
-    """Why nothing can be lost from this baseline; empty where something can."""
+    """Return why the baseline leaves nothing to lose, as a sentence; empty if it does not."""
     mean, low, high = baseline.mean or 0.0, baseline.ci_low or 0.0, baseline.ci_high or 1.0
     if guessing and low <= guessing:
         return (
@@ -193,9 +192,9 @@ def _floor(baseline: Baseline, guessing: float) -> str:
 
 
 def judge(scan: Scan, curve: FallingCurve, settings: AnalysisSettings) -> Finding:
-    """The verdict on fitted scores at the tolerance and confidence of ``settings``."""
+    """Return the verdict on fitted scores at the tolerance and confidence of ``settings``."""
     confidence, tolerance = settings.confidence, settings.tolerance
-    alpha, least = 1.0 - confidence, ALARM_SHARE * tolerance
+    alpha, least_drop = 1.0 - confidence, ALARM_SHARE * tolerance
     if (dip := scan.dip) is not None and _is_dip(dip, scan, curve, alpha, tolerance):
         return _dip(dip, scan, curve, confidence)
     significant = scan.step.p_value <= STEP_SHARE * alpha + 1e-9
@@ -205,8 +204,8 @@ def judge(scan: Scan, curve: FallingCurve, settings: AnalysisSettings) -> Findin
     if significant and (surely or _large(scan.step, tolerance)):
         location = curve.drop_place(confidence)
         certain = f"A drop of {tolerance:.0%} is not certain: the score drops by {size}."
-        most = curve.lost_at(0.9 * drop.value, confidence).value
-        start = max(min(most, float(curve.cells.high[-1])), location.high)
+        end_of_drop = curve.lost_at(0.9 * drop.value, confidence).value
+        start = max(min(end_of_drop, float(curve.cells.high[-1])), location.high)
         return Finding(
             kind_of_drop(curve),
             note=certain if drop.low < tolerance else "",
@@ -218,10 +217,10 @@ def judge(scan: Scan, curve: FallingCurve, settings: AnalysisSettings) -> Findin
         )
     note = ""
     if significant:
-        large = f"a drop of {least:.0%} or more counts as large"
+        large = f"a drop of {least_drop:.0%} or more counts as large"
         note = f"A drop with length is visible, {size}. " + (
             f"It is not large: {large}."
-            if drop.high < least
+            if drop.high < least_drop
             else f"More examples would show whether it is large: {large}."
         )
     elif scan.rise_p_value <= alpha:
@@ -231,8 +230,8 @@ def judge(scan: Scan, curve: FallingCurve, settings: AnalysisSettings) -> Findin
 
 def _is_dip(dip: Dip, scan: Scan, curve: FallingCurve, alpha: float, tolerance: float) -> bool:
     better = dip.deviance - scan.step.deviance > SURELY * float(curve.dispersion.mean())
-    likely = dip.p_value <= (1.0 - STEP_SHARE) * alpha + 1e-9
-    return likely and better and _large(dip, tolerance)
+    significant = dip.p_value <= (1.0 - STEP_SHARE) * alpha + 1e-9
+    return significant and better and _large(dip, tolerance)
 
 
 def _large(split: Split, tolerance: float) -> bool:
@@ -258,11 +257,11 @@ def _dip(dip: Dip, scan: Scan, curve: FallingCurve, confidence: float) -> Findin
 
 
 def _too_few(examples: int, documents: int) -> str:
-    short = ["examples"] * (examples < LEAST_EXAMPLES) + ["documents"] * (
+    shortages = ["examples"] * (examples < LEAST_EXAMPLES) + ["documents"] * (
         documents < LEAST_DOCUMENTS
     )
     return (
-        f"Too few {' and '.join(short)} for a verdict: {examples} examples on {documents} "
+        f"Too few {' and '.join(shortages)} for a verdict: {examples} examples on {documents} "
         f"documents are scored, and it needs {LEAST_EXAMPLES} on {LEAST_DOCUMENTS} (add documents, "
         "or raise samples_per_bin of the study)."
     )
@@ -273,15 +272,15 @@ def _insufficient(reason: str) -> Finding:
 
 
 SUDDEN, GRADUAL = 1.0, 0.0
-"""Twice the log evidence of a step over a slope: a cliff from the first on, a gradual decline up to
-the second; chosen by benchmarks/suddenness.py."""
+"""Limits on twice the log evidence of a step over a slope: a cliff is at or above the first, a
+gradual decline at or below the second; chosen by benchmarks/suddenness.py."""
 _LEAST_AFTER = 0.04
 _LEAST, _MOST = 0.05, 0.95
-"""Means in the variance of a score, so that a flawless cell does not decide alone."""
+"""Range of the mean in a score's variance, so that a perfect cell does not decide alone."""
 
 
 def kind_of_drop(curve: FallingCurve) -> Verdict:
-    """``cliff``, ``gradual_decline``, or ``decline`` where neither explains the scores better."""
+    """Return ``cliff``, ``gradual_decline``, or ``decline`` if neither fits the scores better."""
     evidence = step_over_slope(curve)
     if evidence >= SUDDEN:
         return Verdict.CLIFF
@@ -289,13 +288,13 @@ def kind_of_drop(curve: FallingCurve) -> Verdict:
 
 
 def step_over_slope(curve: FallingCurve) -> float:
-    """Twice the log evidence of a step over that of a slope over all lengths.
+    """Return twice the log evidence of a step relative to a slope over all lengths.
 
-    Each shape has the mean before and the mean after it free, and is fitted by weighted least
-    squares; its evidence is the part that it explains. A step may lie anywhere beyond the baseline
-    region, a slope be straight in the logarithm of length, in the rank of length, or in length. The
-    evidence of either kind is the mean of exp(explained / 2) over its shapes, so that many places
-    to choose from are no advantage.
+    Each shape has a free mean before it and after it, and is fitted by weighted least squares; its
+    evidence is the sum of squares it explains. A step may lie anywhere beyond the baseline region;
+    a slope is straight in log length, in the rank of length, or in length. The evidence of a kind
+    is the mean of exp(explained / 2) over its shapes, so that a kind with many shapes has no
+    advantage.
     """
     cells = curve.cells
     reached = np.cumsum(cells.n) / cells.n.sum()
@@ -312,30 +311,30 @@ def step_over_slope(curve: FallingCurve) -> float:
         spread = np.maximum(np.square(centred) @ weight, 1e-12)
         fall = np.maximum(-centred @ (weight * score), 0.0)
         explained = np.square(fall) / spread
-        most = float(explained.max())
-        return most + 2.0 * float(np.log(np.exp(0.5 * (explained - most)).mean()))
+        largest = float(explained.max())
+        return largest + 2.0 * float(np.log(np.exp(0.5 * (explained - largest)).mean()))
 
     return evidence(steps.astype(np.float64)) - evidence(slopes)
 
 
 _UNSEEN = 1 / 3
-"""Of the examples, the longest, that are compared at least where no drop is seen."""
+"""Least share of the examples, longest first, to compare with the others if no drop is seen."""
 LEAST_REMAINING = 0.5
-"""Share of the loss as measured that must remain, all else equal."""
+"""Least share of the measured loss that must remain after adjustment."""
 CHOSEN = (SPLIT_LIMIT / 3.84) ** 0.5
-"""Times its interval's reach that what remains must lie above 0: the place was chosen where the
-loss looks largest, also by the luck of the examples within a category."""
+"""Factor of the interval's half-width by which the adjusted loss must exceed 0: the place was
+chosen where the loss looks largest, partly by chance within a category."""
 
 
 @dataclass(frozen=True, slots=True)
 class DropWindow:
-    """Where the loss lies, tokens, half-open; ``to_tokens`` is ``None``: to the end."""
+    """Half-open range of lengths of a loss, tokens; ``to_tokens`` None: up to the longest."""
 
     from_tokens: int
     to_tokens: int | None
 
     def of(self, lengths: Ints) -> Bools:
-        """Which of the lengths lie in it."""
+        """Return which of the lengths lie in the window."""
         end = np.inf if self.to_tokens is None else self.to_tokens
         return (lengths >= self.from_tokens) & (lengths < end)
 
@@ -347,7 +346,7 @@ class DropWindow:
 
 
 def drop_window(finding: Finding, lengths: Ints) -> DropWindow | None:
-    """Return where the loss found lies, else where one is likeliest and both sides are large."""
+    """Return the range of the loss; without a loss, the likeliest range that is large enough."""
     if finding.scan is None or finding.verdict is Verdict.FLOOR:
         return None
     if finding.verdict is Verdict.DIP:
@@ -363,10 +362,10 @@ def drop_window(finding: Finding, lengths: Ints) -> DropWindow | None:
 
 @dataclass(frozen=True, slots=True)
 class AdjustedDrop:
-    """The drop all else equal, and as measured.
+    """The drop after adjustment, and as measured.
 
-    ``strength``: how many times its interval's reach ``drop`` lies above 0. ``other``: the cause of
-    the drop if it is not length; ``hidden``: a cause that would hide one.
+    ``strength``: ``drop`` divided by the half-width of its interval. ``other``: the cause of the
+    drop if it is not length; ``hidden``: a cause that would hide a drop.
     """
 
     drop: Estimate
@@ -379,12 +378,12 @@ class AdjustedDrop:
 def judge_adjusted_drop(
     head: str, adjusted: AdjustedDrop, finding: Finding, settings: AnalysisSettings
 ) -> tuple[Literal["yes", "no"], str]:
-    """Whether the drop is due to length, and the reason as a sentence that begins with ``head``."""
-    drop, measured = adjusted.drop.value, adjusted.measured
+    """Return whether length causes the drop, and why: a sentence that starts with ``head``."""
+    drop, measured_drop = adjusted.drop.value, adjusted.measured
     if not finding.visible:
-        if abs(drop - measured) >= ALARM_SHARE * settings.tolerance:
+        if abs(drop - measured_drop) >= ALARM_SHARE * settings.tolerance:
             return "no", f"{head}: {adjusted.hidden} hides the effect of length."
-    elif drop < LEAST_REMAINING * measured:
+    elif drop < LEAST_REMAINING * measured_drop:
         return "no", f"{head}: most of the drop comes from {adjusted.other}."
     elif adjusted.strength <= CHOSEN:
         return "no", f"{head}: too few examples to attribute any of the drop to length."
@@ -396,24 +395,24 @@ def percent(share: float) -> str:
 
 
 LEAST, SHARE = 6, 0.10
-"""Examples in a dip, at least so many and this share of them: nothing refutes a shorter one."""
+"""Least number and least share of the examples in a dip: no data can refute a shorter one."""
 _ABOVE = 0.7
-"""Times the normal quantile by which a window's mean must lie above what a dip would leave: less
-than 1 holds, since the windows just before and in it, and the falling curve, find a dip as well
-(chosen by benchmarks/accept.py)."""
+"""Factor of the normal quantile by which a window's mean must exceed the mean in a dip. Less than 1
+suffices, because overlapping windows and the falling curve detect a dip as well (chosen by
+benchmarks/accept.py)."""
 _DEPTHS = np.arange(0.05, 0.96, 0.05)
 
 
 def first_possible_dip(
     curve: FallingCurve, drop: float, confidence: float, above: float = _ABOVE
 ) -> int:
-    """The first cell at which a dip by ``drop`` may begin; the number of cells: at none.
+    """Return the first cell at which a dip by ``drop`` may begin; the number of cells if none.
 
-    Every window of max(6, 10%) of the examples beyond the baseline region is compared with all
-    before it: their means m_w and m_b, and the error of m_w - (1 - drop) m_b where a dip has
-    happened. A longer dip contains such a window. ``above``: times the normal quantile.
+    Compares every window of max(6, 10%) of the examples beyond the baseline region with all
+    examples before it, by their means m_w and m_b and the error of m_w - (1 - drop) m_b given a
+    dip. A longer dip contains such a window. ``above``: factor of the normal quantile.
     """
-    cells, kept, guessing = curve.cells, 1.0 - drop, curve.documents.chance
+    cells, share_kept, guessing = curve.cells, 1.0 - drop, curve.documents.chance
     n = np.concatenate([[0.0], np.cumsum(cells.n)])
     s = np.concatenate([[0.0], np.cumsum(cells.s)])
     phi = np.concatenate([[0.0], np.cumsum(cells.n * curve.dispersion)])
@@ -421,65 +420,66 @@ def first_possible_dip(
     end = np.searchsorted(n, n[start] + max(float(LEAST), SHARE * float(n[-1])) - 1e-9)
     start, end = start[end <= len(cells.n)], end[end <= len(cells.n)]
     n_b, s_b, n_w, s_w = n[start], s[start], n[end] - n[start], s[end] - s[start]
-    # The mean before such a dip, from both sides of it.
-    mean = np.clip((s_b + s_w - drop * guessing * n_w) / (n_b + kept * n_w), 1e-3, 1.0 - 1e-3)
-    inside = np.maximum(kept_of(mean, kept, guessing), 1e-4)
-    variance = inside * (1.0 - inside) * (phi[end] - phi[start]) / n_w**2
-    variance += kept**2 * mean * (1.0 - mean) * phi[start] / n_b**2
-    z = (s_w / n_w - kept_of(s_b / n_b, kept, guessing)) / np.sqrt(variance)
+    # The mean before the dip, estimated from both sides of it.
+    mean = np.clip((s_b + s_w - drop * guessing * n_w) / (n_b + share_kept * n_w), 1e-3, 1.0 - 1e-3)
+    dip_mean = np.maximum(kept_of(mean, share_kept, guessing), 1e-4)
+    variance = dip_mean * (1.0 - dip_mean) * (phi[end] - phi[start]) / n_w**2
+    variance += share_kept**2 * mean * (1.0 - mean) * phi[start] / n_b**2
+    z = (s_w / n_w - kept_of(s_b / n_b, share_kept, guessing)) / np.sqrt(variance)
     possible = np.flatnonzero(z < above * np.sqrt(chi_square_quantile(confidence)))
     return int(start[possible[0]]) if len(possible) else len(cells.n)
 
 
 def least_excluded_dip(curve: FallingCurve, tokens: int, confidence: float) -> float | None:
-    """The smallest drop, in steps of 5%, that no dip up to ``tokens`` can have; ``None``: any.
+    """Return the smallest dip, in steps of 5%, ruled out up to ``tokens``; ``None`` if none is.
 
-    By its window alone; any, too, where none fits between the baseline region and ``tokens``.
+    Only the dip's own window counts. ``None`` also if no dip fits between baseline and ``tokens``.
     """
     cell = int(np.searchsorted(curve.cells.low, tokens, side="right"))
     size = max(float(LEAST), SHARE * float(curve.cells.n.sum()))
-    # A dip that lies wholly below the length begins so many examples before it.
+    # A dip that lies wholly below the length begins at least ``size`` examples before it.
     reached = np.cumsum(curve.cells.n[:cell])
-    last = int(np.searchsorted(reached, reached[-1] - size, side="right")) + 1
-    if last <= curve.cells.baseline_cells:
+    last_start = int(np.searchsorted(reached, reached[-1] - size, side="right")) + 1
+    if last_start <= curve.cells.baseline_cells:
         return None
     for depth in _DEPTHS:
-        if first_possible_dip(curve, float(depth), confidence, above=1.0) >= last:
+        if first_possible_dip(curve, float(depth), confidence, above=1.0) >= last_start:
             return float(depth)
     return None
 
 
 DEPTH, CHANCE = 0.85, 0.60
-"""A cap ends where a drop of this share of the tolerance has a chance of more than this share of
-the error rate: a drop of .255 a chance of .03 at a tolerance of 30% and 95% confidence. Both chosen
-by simulation, so that caps keep their promise over all falling curves of benchmarks/accept.py."""
+"""A cap ends where a drop by `DEPTH` times the tolerance has a chance above `CHANCE` times the
+error rate: at a tolerance of 30% and 95% confidence, a drop of .255 with a chance of .03. Both are
+chosen by simulation, so that caps hold for all falling curves of benchmarks/accept.py."""
 _FEW = 100
-"""Fewer examples are allowed less, in proportion: 50 would err in .05 (benchmarks/looks.py)."""
+"""Fewer examples shrink the chance in proportion: 50 would err in .05 (benchmarks/looks.py)."""
 
 
 _SMALL = 0.25
-"""Smaller tolerances, too, or a drop half as large again as 10% would pass in .14."""
+"""The chance shrinks with smaller tolerances, or a drop of 15% would pass in .14 at 10%."""
 
 
 def chance_allowed(tolerance: float, confidence: float, examples: float) -> float:
-    """Chance that a drop of `DEPTH` times the tolerance may have at a cap."""
+    """Return the largest chance of a drop of `DEPTH` times the tolerance allowed at a cap."""
     return CHANCE * (1.0 - confidence) * min(examples / _FEW, 1.0) * min(tolerance / _SMALL, 1.0)
 
 
 def tail_confidence(confidence: float, share: float = 1.0) -> float:
-    """Confidence at which the longest answers have to refute a loss by themselves (`Tail`).
+    """Return the confidence with which the longest answers alone must refute a loss (`Tail`).
 
-    Twice the error rate: over late drops and outlying documents of benchmarks/accept.py caps were
-    unsafe in .05 at most that way, and flat curves covered as far as they can be.
+    It allows twice the error rate: for the late drops and outlying documents of
+    benchmarks/accept.py at most .05 of the caps were unsafe, and caps on flat curves reached as far
+    as possible.
     """
     return 1.0 - 2.0 * share * (1.0 - confidence)
 
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """``tokens`` of the document, ``None`` where no length can be called safe; and why.
+    """The safe context cap and the reason for it; ``tokens`` is ``None`` if no length is safe.
 
-    ``baseline_tokens``: the end of the baseline region where nothing longer is shown.
+    ``baseline_tokens``: end of the baseline region, if no longer length is shown to be safe.
     """
 
     tokens: int | None
@@ -496,19 +496,19 @@ def certified_cap(
     may_recover: bool = False,
     share: float = 1.0,
 ) -> Cap:
-    """The longest length before ``tolerance`` may be lost.
+    """Return the longest length before ``tolerance`` may be lost.
 
-    It never exceeds the longest scored length, and one that would not leave the baseline region is
-    none. The larger the tolerance or the lower the confidence, the longer.
+    The cap never exceeds the longest scored length, and is None if it would not lie beyond the
+    baseline region. A larger tolerance or a lower confidence gives a longer cap.
 
     Args:
-        before: another bound, exclusive (the start of a dip), tokens.
-        may_recover: whether it is to hold for a model that fails at a length and recovers, too.
-        share: of the chance that a loss may have (`CHANCE`).
+        before: another exclusive bound (the start of a dip), tokens.
+        may_recover: whether the cap must also hold for a model that fails at a length and recovers.
+        share: factor of the allowed chance of loss (`CHANCE`).
     """
     cells = curve.cells
     baseline_end, longest = int(cells.high[cells.baseline_cells - 1]), int(cells.high[-1])
-    drop, sure = level(tolerance), level(confidence)
+    drop, confidence_text = level(tolerance), level(confidence)
     chance = share * chance_allowed(tolerance, confidence, float(cells.n.sum()))
     first = curve.first_cell(DEPTH * tolerance, chance)
     if may_recover:
@@ -531,29 +531,29 @@ def certified_cap(
         return Cap(
             longest,
             f"The score stays within {drop} of its baseline up to {longest:,} tokens, the longest "
-            f"length scored ({sure} confidence).",
+            f"length scored ({confidence_text} confidence).",
         )
-    beyond = "beyond that there are too few answers to tell" if alone else "it may drop right after"
+    remark = "beyond that there are too few answers to tell" if alone else "it may drop right after"
     return Cap(
         tokens,
-        f"The score stays within {drop} of its baseline up to {tokens:,} tokens ({sure} "
-        f"confidence); {beyond}.",
+        f"The score stays within {drop} of its baseline up to {tokens:,} tokens ({confidence_text} "
+        f"confidence); {remark}.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """Verdict with its grounds (``finding``), and certified cap (``cap``)."""
+    """Verdict with its evidence (``finding``), and certified cap (``cap``)."""
 
     finding: Finding
     cap: Cap
 
 
 def conclude(documents: Documents, settings: AnalysisSettings, baseline: Baseline) -> Conclusion:
-    """Verdict and certified cap of ``documents``, at the tolerance and confidence of ``settings``.
+    """Return verdict and certified cap at the tolerance and confidence of ``settings``.
 
     Args:
-        baseline: of these documents (`baseline_of`).
+        baseline: baseline of these documents (`baseline_of`).
     """
     finding = find_verdict(documents, settings, baseline)
     return Conclusion(finding, cap_of(finding, settings))
@@ -568,9 +568,9 @@ def conclude_again(conclusion: Conclusion, settings: AnalysisSettings) -> Conclu
 
 
 def cap_of(finding: Finding, settings: AnalysisSettings, share: float = 1.0) -> Cap:
-    """The cap at the tolerance of ``settings``; ``None`` tokens where the verdict bars one.
+    """Return the cap at the tolerance of ``settings``; its tokens are None if the verdict bars one.
 
-    ``share``: of the chance of loss that a cap may have.
+    ``share``: factor of the usual chance of loss.
     """
     if finding.curve is None or finding.verdict is Verdict.FLOOR:
         return Cap(None, finding.reason)
@@ -585,7 +585,7 @@ def cap_of(finding: Finding, settings: AnalysisSettings, share: float = 1.0) -> 
 
 
 def drops_that_recover(conclusion: Conclusion, settings: AnalysisSettings) -> Recovery | None:
-    """The cap's assumption on recovering drops, and the cap without it; ``None`` without a fit."""
+    """Return the cap's assumption on recovering drops, and the cap without it; None if unfitted."""
     finding, tokens = conclusion.finding, conclusion.cap.tokens
     if finding.curve is None or finding.verdict is Verdict.FLOOR:
         return None
@@ -599,8 +599,8 @@ def drops_that_recover(conclusion: Conclusion, settings: AnalysisSettings) -> Re
 
 
 def baseline_of(documents: Documents, settings: AnalysisSettings) -> Baseline:
-    """The ``baseline`` of ``cliffs.json``: the shortest 15% of the examples (or the share
-    of ``settings``), whole documents.
+    """Return the ``baseline`` of ``cliffs.json``: the shortest 15% of the examples (or the share
+    in ``settings``), in whole documents.
 
     The interval resamples documents; ``n`` counts examples, ``to_tokens`` is the longest length in
     the region.
@@ -609,18 +609,18 @@ def baseline_of(documents: Documents, settings: AnalysisSettings) -> Baseline:
         return Baseline(None, None, None, 0, None)
     cells = merge_cells(documents, baseline_share=settings.baseline_share)
     to_tokens = int(cells.high[cells.baseline_cells - 1])
-    inside = documents.length_tokens <= to_tokens
-    n, s = documents.n[inside], documents.s[inside]
+    in_baseline = documents.length_tokens <= to_tokens
+    n, s = documents.n[in_baseline], documents.s[in_baseline]
     low, high = document_interval(n, s, settings, 0, 1)
     return Baseline(float(s.sum() / n.sum()), low, high, int(n.sum()), to_tokens)
 
 
 LOOK_SHARE = 0.25
-"""Share of the usual chance, for caps beyond every earlier one."""
+"""Factor of the usual chance of loss, for caps beyond every earlier one."""
 
 
 def cap_after_looks(finding: Finding, settings: AnalysisSettings, looks: Sequence[Look]) -> Cap:
-    """The cap at the tolerance of ``settings``; ``looks``: earlier caps, at fewer examples."""
+    """Return the cap at the tolerance of ``settings``, after ``looks`` on fewer examples."""
     cap = cap_of(finding, settings)
     if not looks or cap.tokens is None or finding.curve is None:
         return cap
@@ -631,7 +631,7 @@ def cap_after_looks(finding: Finding, settings: AnalysisSettings, looks: Sequenc
         return cap
     times = "once" if len(looks) == 1 else f"{len(looks)} times"
     before = f"the cap was read {times} before, at fewer examples"
-    drop, sure = level(settings.tolerance), level(settings.confidence)
+    drop, confidence_text = level(settings.tolerance), level(settings.confidence)
     if tokens <= (baseline_end := int(cells.high[cells.baseline_cells - 1])):
         return Cap(
             None,
@@ -641,7 +641,7 @@ def cap_after_looks(finding: Finding, settings: AnalysisSettings, looks: Sequenc
         )
     return Cap(
         tokens,
-        f"The score stays within {drop} of its baseline up to {tokens:,} tokens ({sure} "
+        f"The score stays within {drop} of its baseline up to {tokens:,} tokens ({confidence_text} "
         f"confidence); {before}, and these examples alone would show {cap.tokens:,} tokens.",
     )
 
@@ -652,24 +652,24 @@ def caps_at(
     settings: AnalysisSettings,
     looks: Sequence[Look],
 ) -> Iterator[tuple[float, Cap]]:
-    """The caps of the same fit at other tolerances, the larger the longer."""
+    """Yield the caps of the same fit at other tolerances; a larger tolerance never shortens one."""
     usual = cap_after_looks(finding, settings, looks)
     for tolerance in tolerances:
-        other = replace(settings, tolerance=tolerance)
+        other_settings = replace(settings, tolerance=tolerance)
         if abs(tolerance - settings.tolerance) < 1e-9:
             yield tolerance, usual
             continue
-        cap = cap_of(finding, other, LOOK_SHARE if looks else 1.0)
+        cap = cap_of(finding, other_settings, LOOK_SHARE if looks else 1.0)
         longer = tolerance > settings.tolerance and (usual.tokens or 0) > (cap.tokens or 0)
         yield tolerance, usual if longer else cap
 
 
 _ENDS = 0.15
-"""Share of the calls at either end whose missing share is quoted."""
+"""Share of the calls at either end of the lengths whose missing answers are quoted."""
 
 
 def missing_by_length(sample: Sample, settings: AnalysisSettings) -> MissingByLength | None:
-    """Where calls begin to lack an answer, and the cap that counts them; ``None``: nowhere."""
+    """Return where missing answers rise with length, and the resulting cap; ``None`` if nowhere."""
     calls = sample.calls
     # A cap never exceeds the longest answered length: missing answers beyond it limit nothing.
     reach = calls.loc[calls["answered"], "length_tokens"].max()
@@ -709,7 +709,7 @@ def limited_cap(cap: Cap, missing: MissingByLength | None, settings: AnalysisSet
     if missing.cap_tokens is not None and missing.cap_tokens >= cap.tokens:
         return cap
     drop, tokens = level(settings.tolerance), missing.cap_tokens
-    kept = (
+    consequence = (
         "no length is safe"
         if tokens is None
         else f"the score stays within {drop} of its baseline up to {tokens:,} tokens"
@@ -719,23 +719,23 @@ def limited_cap(cap: Cap, missing: MissingByLength | None, settings: AnalysisSet
         f"Missing answers limit the cap: {missing.share_short:.0%} of the shortest {_ENDS:.0%} of "
         f"the calls lack one, {missing.share_long:.0%} of the longest. The share rises at "
         f"{missing.rises_at_tokens:,} tokens [{missing.ci_low:,} to {missing.ci_high:,}]. If they "
-        f"score 0, {kept}.",
+        f"score 0, {consequence}.",
     )
 
 
 def _documents(sample: Sample, calls: pd.DataFrame) -> Documents:
-    """The documents of these calls, each as if it had an answer."""
+    """Return the documents of the calls, treating each call as answered."""
     examples = average_replicates(calls, np.ones(len(calls), bool))
     return replace(sample, examples=examples).documents()
 
 
 def zones_of(finding: Finding, cap: int | None, sample: Sample) -> list[Zone]:
-    """The ``zones`` of ``cliffs.json``: half-open, gap-free from the shortest scored length to the
-    longest + 1: unmeasured lengths are in no zone.
+    """Return the ``zones`` of ``cliffs.json``: half-open, without gaps, from the shortest scored
+    length to the longest + 1. Unmeasured lengths are in no zone.
 
-    Stable up to the cap. With a loss: degraded from where 90% of the fall has happened and its half
-    lies behind with confidence (a dip: inside its window), transition between. What else lies
-    beyond the cap is not shown. None at all where the data support no verdict.
+    Lengths up to the cap are stable. After a loss, lengths are degraded once 90% of the drop has
+    happened and its midpoint has certainly passed (for a dip, inside its window); the transition
+    lies between. Other lengths beyond the cap are `not_shown`. Empty without a verdict.
     """
     if finding.verdict is Verdict.INSUFFICIENT_DATA or not len(sample.examples):
         return []
@@ -759,12 +759,12 @@ def zones_of(finding: Finding, cap: int | None, sample: Sample) -> list[Zone]:
         cuts = [("stable", safe), ("transition", max(finding.degraded[0], safe)), ("degraded", end)]
     zones: list[Zone] = []
     position = int(lengths.min())
-    for name, to in cuts:
-        to = min(to, end)
-        if to <= position:
+    for name, zone_end in cuts:
+        zone_end = min(zone_end, end)
+        if zone_end <= position:
             continue
-        inside = scores[(lengths >= position) & (lengths < to)]
-        mean = float(inside.mean()) if len(inside) else None
-        zones.append(Zone(name, position, to, mean, len(inside)))
-        position = to
+        zone_scores = scores[(lengths >= position) & (lengths < zone_end)]
+        mean = float(zone_scores.mean()) if len(zone_scores) else None
+        zones.append(Zone(name, position, zone_end, mean, len(zone_scores)))
+        position = zone_end
     return zones

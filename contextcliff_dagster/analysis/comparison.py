@@ -1,7 +1,7 @@
-"""Two measurements compared: what differs, at which lengths, and how far the loss moved.
+"""Comparison of two measurements: differences by length, and the shift of the loss.
 
-B minus A throughout: a negative difference means that B is worse, a ratio below 1 that B loses
-earlier. Shifts of a length are ratios B / A with their intervals.
+Differences are B minus A: a negative difference means that B is worse. Shifts of a length are
+ratios B / A with their intervals: a ratio below 1 means that B loses earlier.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ LOSS_RESAMPLES = 300
 def loss_shift(
     pairs: Pairs, settings: AnalysisSettings, weights: tuple[Floats, Floats]
 ) -> LossShift:
-    """Ratio B / A of the lengths at which the score has lost the tolerance.
+    """Return the ratio B / A of the lengths at which the score has lost the tolerance.
 
-    Percentile bootstrap over documents, the same documents on both sides where paired. A side that
-    loses less within the measured lengths bounds the ratio on one end only.
+    Uses the percentile bootstrap over documents, with the same documents on both sides if paired. A
+    side that loses less within the measured lengths bounds the ratio at one end only.
     """
     return _shift(
         pairs,
@@ -82,9 +82,9 @@ def midpoint_shift(
     weights: tuple[Floats, Floats],
     midpoints: tuple[int, int],
 ) -> LossShift:
-    """Ratio B / A of the midpoint of the drop; ``midpoints``: of A and B (tokens).
+    """Return the ratio B / A of the drop's midpoints; ``midpoints``: of A and B (tokens).
 
-    The interval is `loss_shift`'s for half the drop, and holds the ratio.
+    The interval is that of `loss_shift` for half the drop, extended to contain the ratio.
     """
     shift = _shift(
         pairs,
@@ -131,22 +131,22 @@ def _shift(
 
 
 def tokens_of(log_length: float) -> int | None:
-    """Return the length whose logarithm this is; None where it is infinite."""
+    """Return the length in tokens for its logarithm; None if infinite."""
     return round(float(np.exp(log_length))) if np.isfinite(log_length) else None
 
 
 PERMUTATIONS = 4_999
 RESAMPLES = 1_000
 MOST_DOCUMENTS = 20_000
-"""More are refused: signs and resamples of every document are held in memory."""
+"""Most documents of a side: signs and resamples of every document are held in memory."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One side: a name to be called by, its records, and its ``cliffs.json`` where there is one.
+    """One side: its display name, its records, and its ``cliffs.json`` if there is one.
 
-    ``kv``: how its KV cache is kept, where that is known; two policies of one model are compared by
-    their memory and times, too.
+    ``kv``: its KV cache policy, if known; two policies of one model are also compared by memory and
+    time.
     """
 
     name: str
@@ -164,11 +164,11 @@ def compare(
     notes: Sequence[str] = (),
     created_at: str | None = None,
 ) -> Comparison:
-    """Compare two measurements; the result has the form of ``comparison.json``.
+    """Compare two measurements and return the content of ``comparison.json``.
 
     Args:
-        bins: of A's manifest; empty takes deciles of A's lengths.
-        notes: sentences about the two sides, put before the comparison's own warnings.
+        bins: bins of A's manifest; if empty, deciles of A's lengths.
+        notes: sentences about the two sides, shown before the comparison's own warnings.
 
     Raises:
         ContextCliffError: one side has no scored example, or records cannot be analysed.
@@ -181,7 +181,7 @@ def compare(
             )
         if len(side.n) > MOST_DOCUMENTS:
             raise ContextCliffError(
-                f"{measured.name} has {len(side.n):,} documents, a comparison takes at most "
+                f"{measured.name} has {len(side.n):,} documents, but a comparison takes at most "
                 f"{MOST_DOCUMENTS:,}; compare a sample of them."
             )
     rng = np.random.default_rng(settings.seed)
@@ -228,19 +228,19 @@ def compare(
 
 
 def whole_cache_first(a: Measured, b: Measured) -> bool:
-    """Whether A and B should change places: the whole cache is A, a KV policy is B."""
+    """Return whether to swap A and B, so that the whole cache is A and a KV policy is B."""
     if a.kv is None or b.kv is None or a.kv.base != b.kv.base:
         return False
     return _keeps_all(b.kv) and not _keeps_all(a.kv)
 
 
 def _keeps_all(kv: KvPolicy) -> bool:
-    """``f16`` is the default of llama.cpp."""
+    """Return whether a policy keeps the whole cache; ``f16`` is the default of llama.cpp."""
     return kv.keeps_all or kv.policy == "f16"
 
 
 def _kv(pairs: Pairs, a: Measured, b: Measured, settings: AnalysisSettings) -> KvComparison | None:
-    """What B's KV policy saves, where B is one of the same base as A."""
+    """Return the savings of B's KV policy if both sides have the same base model, else None."""
     if not pairs.paired or a.kv is None or b.kv is None:
         return None
     if a.kv.base != b.kv.base or a.kv == b.kv or b.kv.keeps_all:
@@ -256,7 +256,7 @@ def _midpoint_shift(
     settings: AnalysisSettings,
     weights: tuple[Floats, Floats],
 ) -> LossShift | None:
-    """Requires a drop that is established on both sides."""
+    """Return the shift of the midpoint if both sides have an established drop, else None."""
     drops = [side.cliffs.cliff if side.cliffs else None for side in (a, b)]
     if drops[0] is None or drops[1] is None:
         return None
@@ -265,8 +265,8 @@ def _midpoint_shift(
 
 
 def _any_at_floor(a: Measured, b: Measured) -> bool:
-    """Whether a side scores almost nothing from the start: it has nothing to drop from."""
-    return any(side.cliffs is not None and side.cliffs.verdict is Verdict.FLOOR for side in (a, b))
+    """Return whether a side scores almost nothing at the shortest lengths and so cannot drop."""
+    return any(data.cliffs is not None and data.cliffs.verdict is Verdict.FLOOR for data in (a, b))
 
 
 def _named(measured: Measured, side: Side, left_out: int) -> ComparedSide:
@@ -290,9 +290,9 @@ def _differing(
     settings: AnalysisSettings,
     p_value: float,
 ) -> Differing:
-    """Means, difference and interval of one bin, or of all examples.
+    """Return means, difference and interval of one bin, or of all examples.
 
-    Of all that are unpaired: at the same mix of lengths, in the bins that both have.
+    All unpaired examples are compared at the same mix of lengths, in the bins that both have.
     """
     common = np.intersect1d(pairs.a.bin_index, pairs.b.bin_index)
     sides, drawn, places = [], [], []
@@ -321,7 +321,7 @@ def _differing(
         mean_a=mean_a,
         mean_b=mean_b,
         difference=mean_b - mean_a,
-        # An interval beside a test that finds nothing holds 0.
+        # The interval must contain 0 if the test is not significant.
         ci_low=min(low, mean_b - mean_a, *([] if differs else [0.0])),
         ci_high=max(high, mean_b - mean_a, *([] if differs else [0.0])),
         p_value=None if np.isnan(p_value) else float(p_value),
@@ -357,7 +357,7 @@ def _warnings(pairs: Pairs, a: Measured, b: Measured) -> list[str]:
 
 
 def sentence(result: Comparison) -> str:
-    """The comparison in one sentence."""
+    """Return the comparison in one sentence."""
     a, b, overall = result.a.name, result.b.name, result.overall
     alpha = 1.0 - result.confidence
     difference = overall.difference
@@ -371,8 +371,8 @@ def sentence(result: Comparison) -> str:
     elif overall.p_value is not None and overall.p_value <= alpha:
         sentence = f"{b} scores {'lower' if difference < 0 else 'higher'} than {a} by "
         sentence += f"{abs(difference):.2f} on average ({span}, p = {overall.p_value:.2g})"
-        same, reverse = (lower, higher) if difference < 0 else (higher, lower)
-        sentence += f", significantly so in {same}" if same else ""
+        bins_alike, reverse = (lower, higher) if difference < 0 else (higher, lower)
+        sentence += f", significantly so in {bins_alike}" if bins_alike else ""
         sentence += f", and significantly the reverse in {reverse}" if reverse else ""
     elif sure:
         sentence = f"{b} and {a} differ at some lengths (overall {difference:+.2f}, {span}): {b} "

@@ -1,35 +1,34 @@
-"""Whether length itself explains a drop: question mix, evidence position, time, levels.
+"""Tests of whether length itself explains a drop: question mix, evidence position, time, levels.
 
-Question mix (`audit_confounds`). Where long documents come with harder questions a curve over
-length falls though length does nothing. The records may name a question's task, kind, level,
-domain, source and evidence position. For each of these the examples before and beyond the loss are
-compared at the same mix (`standardise`): the overall mix of the categories that both sides have.
-This says nothing of properties that no record names, such as how hard a question is within its
-category.
+Question mix (`audit_confounds`). If long documents come with harder questions, a curve over length
+falls even though length has no effect. The records may name a question's task, kind, level, domain,
+source and evidence position. For each of these, examples before and beyond the loss are compared at
+the same mix (`standardise`): the overall mix of the categories that both sides have. Properties
+that no record names, such as the difficulty of a question within its category, are not tested.
 
 Evidence position (`evidence_curve`). A model may use facts at the start or the end of a text and
 miss those between (Liu et al. 2024, Lost in the Middle, TACL 12, 157-173). Two curves show it: the
-score against the place of the evidence, in fifths of the text, and, for questions that need two
-pieces, against their distance in tokens, in groups of equal size. Places and distances may go with
-length, so that each group's mean is given at the same mix of length bins as well (`standardise`).
+score against the position of the evidence, in fifths of the text, and, for questions that need two
+pieces, against their distance in tokens, in groups of equal size. Positions and distances may
+depend on length, so each group's mean is also given at the same mix of length bins (`standardise`).
 
-Whether the curve differs from a flat one is tested at equal length. With r_i the score of example i
-less the mean of its length bin, and T_g the sum of r_i over group g,
+A test at equal length compares the curve with a flat one. With r_i the score of example i minus the
+mean of its length bin, and T_g the sum of r_i over group g,
 
     z = max_g |T_g - mean of T_g| / (standard deviation of T_g),
 
-mean, deviation and the chance of a larger z taken over exchanges of places: a document gives its
-examples' places to another document of its length bin with as many questions (`exchanges`;
-single-step maximum, Westfall and Young 1993).
+where mean, deviation and the chance of a larger z come from exchanges of positions: a document
+gives its examples' positions to another document of its length bin with as many questions
+(`exchanges`; single-step maximum, Westfall and Young 1993).
 
-Time (`time_warnings`). A server's load, a deployment or a bad spell changes scores and times. Where
-answers come in order of length that looks like an effect of length, and no test of the scores alone
-can tell the two apart; so three things are examined: the order itself, bins measured apart, and
-drift of the scores over time at equal length.
+Time (`time_warnings`). A server's load, a deployment or an outage changes scores and times. If the
+answers come in order of length, that looks like an effect of length, and no test of the scores
+alone can distinguish the two. So three things are examined: the order itself, bins measured at
+different times, and drift of the scores over time at equal length.
 
-Levels (`compare_levels`): questions that need one place, and those that need several. A model may
-lose the second kind long before the first: a simple and a complex cliff. Each kind is concluded by
-itself, as if the others had not been asked, at the settings of the whole.
+Levels (`compare_levels`): questions that need one passage, and questions that need several. A model
+may lose the second kind long before the first: a simple and a complex cliff. Each kind gets its own
+verdict and cap, as if the others had not been asked, at the same settings.
 """
 
 from __future__ import annotations
@@ -81,14 +80,14 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results.json_form import Identified
 
 LEAST_IN_A_CATEGORY = 5
-"""Documents of a category that either side needs to be compared by it."""
+"""Least number of documents of a category on each side for a comparison."""
 LEAST_COVERED = 0.5
-"""Share of either side's examples that must be of such categories."""
+"""Least share of each side's examples that must belong to comparable categories."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """``confounds``, ``mix`` and ``controls`` of ``cliffs.json``, and ``warnings``."""
+    """The ``confounds``, ``mix`` and ``controls`` of ``cliffs.json``, and ``warnings``."""
 
     confounds: Confounds
     mix: list[CategoryMix]
@@ -102,26 +101,26 @@ def audit_confounds(
     settings: AnalysisSettings,
     controls: Sequence[ControlAnswers] = (),
 ) -> Audit:
-    """Judge the loss of ``finding`` at an equal mix of each category that the records name, and
-    by the controls.
+    """Judge whether length explains the loss of ``finding``, by each category of the records and by
+    the controls.
 
-    ``no``: of some category, (a) less than half of the examples on a side are of values that both
-    sides have (5 documents each); (b) at an equal mix less than half of the loss remains, or too
-    little to be sure of any (`CHOSEN`); or (c) no loss is shown, and at an equal mix the drop
-    differs by 5/6 of the tolerance. ``yes`` else.
-    ``not_assessed``: no category has two values, or length itself was not judged.
+    ``no``, if for some category (a) less than half of the examples on a side have values that both
+    sides have (5 documents each); (b) at an equal mix, less than half of the loss remains, or too
+    little to be sure of any (`CHOSEN`); or (c) there is no loss, but at an equal mix the drop
+    differs by 5/6 of the tolerance. ``yes`` otherwise.
+    ``not_assessed``, if no category has two values, or length itself was not judged.
     """
     examples = sample.examples
     rows: list[CategoryMix] = []
     reasons: dict[Identified, list[str]] = {"no": [], "yes": []}
-    beyond = drop_window(finding, examples["length_tokens"].to_numpy(np.int64))
+    window = drop_window(finding, examples["length_tokens"].to_numpy(np.int64))
     document = np.asarray(examples["document"].factorize()[0], np.int64)
-    for known in _known(examples):
-        row, reason = _by_category(sample, known, document, beyond, finding, settings)
+    for category in _known(examples):
+        row, reason = _by_category(sample, category, document, window, finding, settings)
         rows.append(row)
         if reason:
             reasons[row.identified].append(reason)
-    judged_controls = judge_controls(controls, sample, beyond, finding, settings)
+    judged_controls = judge_controls(controls, sample, window, finding, settings)
     for control in judged_controls:
         if control.identified in reasons:
             reasons[control.identified].append(control.says[-1])
@@ -131,9 +130,9 @@ def audit_confounds(
 
 
 def _known(examples: pd.DataFrame) -> Iterator[tuple[Category, list[str], Ints]]:
-    """The categories with two values or more: name, values, and the number of each example's.
+    """Yield categories with at least two values: name, values, and each example's value number.
 
-    Domains and sources with less than 5 documents each are names of single files.
+    Skips domains and sources with fewer than 5 documents per value: they name single files.
     """
     documents = int(examples["document"].nunique())
     for name in CATEGORIES:
@@ -213,7 +212,7 @@ def _by_category(
 
 
 def _drop(mean: Floats, variance: Floats, confidence: float) -> tuple[Estimate, float]:
-    """1 - mean[1] / mean[0], its interval (linearised), and how many times its reach it is."""
+    """Return 1 - mean[1] / mean[0], its linearised interval, and its ratio to the half-width."""
     z = NormalDist().inv_cdf(0.5 + 0.5 * confidence)
     ratio = float(mean[1] / mean[0])
     reach = z * float(np.sqrt(variance[1] + ratio**2 * variance[0]) / mean[0])
@@ -224,23 +223,23 @@ def _drop(mean: Floats, variance: Floats, confidence: float) -> tuple[Estimate, 
 def _bins(
     sample: Sample, category: Ints, document: Ints, score: Floats, mix: Floats, confidence: float
 ) -> list[MixBin]:
-    """Counts by category of every bin, its mean, and its mean at the mix ``mix``."""
+    """Return each bin's counts by category, its mean, and its mean at the category mix ``mix``."""
     index = sample.examples["bin_index"].to_numpy(np.int64)
     cells = cells_of(index, category, document, score, (len(sample.bins), len(mix)))
     equal = standardise(cells, mix, 2)
     z = NormalDist().inv_cdf(0.5 + 0.5 * confidence)
     rows = []
     for i, length_bin in enumerate(sample.bins):
-        n, known = cells.n[i].sum(), equal.covered[i] >= LEAST_COVERED
+        n, is_covered = cells.n[i].sum(), equal.covered[i] >= LEAST_COVERED
         mean, half = equal.mean[i], z * np.sqrt(equal.variance[i])
         rows.append(
             MixBin(
                 bin=length_bin.bin,
                 n=cells.n[i].astype(np.int64).tolist(),
                 mean=float(cells.s[i].sum() / n) if n else None,
-                standardised=float(mean) if known else None,
-                ci_low=float(max(mean - half, 0.0)) if known else None,
-                ci_high=float(min(mean + half, 1.0)) if known else None,
+                standardised=float(mean) if is_covered else None,
+                ci_low=float(max(mean - half, 0.0)) if is_covered else None,
+                ci_high=float(min(mean + half, 1.0)) if is_covered else None,
                 covered=float(min(equal.covered[i], 1.0)),
             )
         )
@@ -249,18 +248,18 @@ def _bins(
 
 FIFTHS = 5
 LEAST_EXAMPLES, LEAST_DOCUMENTS = 40, 20
-"""With a known evidence position, for a curve at all."""
+"""Least number of examples and documents with a known evidence position for a curve."""
 LEAST_OF_GROUP = 8
-"""Examples of a group with a mean."""
+"""Least number of examples for the mean of a group."""
 """Share of the length mix that a group must have for a mean at equal length."""
 MOST_TESTED = 20_000
-"""Examples that the test takes, whole documents drawn: more tell nothing new and take long."""
+"""Most examples in the test, drawn as whole documents: more add time but no information."""
 
 
 def evidence_curve(
     sample: Sample, axis: EvidenceAxis, settings: AnalysisSettings
 ) -> EvidenceCurve | None:
-    """The curve over ``axis``; ``None`` where no record has it."""
+    """Return the score's curve over ``axis``; ``None`` if no record has the property."""
     if axis not in sample.examples.columns:
         return None
     examples = sample.examples[sample.examples[axis].notna() & (sample.examples["bin_index"] >= 0)]
@@ -288,7 +287,7 @@ def evidence_curve(
 
 
 def place_of(position: Floats) -> Ints:
-    """Fifth of the text, 0..4, in which each place lies; -1 where it is not known."""
+    """Return the fifth of the text, 0..4, that holds each position; -1 if unknown."""
     fifth = np.clip(np.floor(np.nan_to_num(position, nan=-1.0) * FIFTHS), -1, FIFTHS - 1)
     return fifth.astype(np.int64)
 
@@ -304,20 +303,20 @@ def _groups(
     z = NormalDist().inv_cdf(0.5 + 0.5 * settings.confidence)
     rows = []
     for g in range(count):
-        inside = group == g
-        n, of_documents = int(inside.sum()), len(np.unique(document[inside]))
+        in_group = group == g
+        n, of_documents = int(in_group.sum()), len(np.unique(document[in_group]))
         low, high = float(edges[g]), float(edges[min(g + 1, len(edges) - 1)])
         if n < LEAST_OF_GROUP:
             rows.append(EvidenceGroup(low, high, n, of_documents, *[None] * 6))
             continue
-        _, place = np.unique(document[inside], return_inverse=True)
-        counts, sums = (np.bincount(place, of).astype(np.float64) for of in (None, score[inside]))
+        _, place = np.unique(document[in_group], return_inverse=True)
+        counts, sums = (np.bincount(place, w).astype(np.float64) for w in (None, score[in_group]))
         limits = document_interval(counts, sums, settings, 2, g)
         at_equal: tuple[float, float, float] | tuple[None, None, None] = (None, None, None)
         if equal.covered[g] >= LEAST_COVERED:
             mean, half = float(equal.mean[g]), z * float(np.sqrt(equal.variance[g]))
             at_equal = mean, max(mean - half, 0.0), min(mean + half, 1.0)
-        raw_mean = float(score[inside].mean())
+        raw_mean = float(score[in_group].mean())
         rows.append(EvidenceGroup(low, high, n, of_documents, raw_mean, *limits, *at_equal))
     return tuple(rows)
 
@@ -327,25 +326,25 @@ def _tested(
 ) -> EvidenceCurve:
     rng = np.random.default_rng((settings.seed, 3))
     document, score, index = _columns(examples)
-    taken = _drawn(document, rng)
-    moved = exchanges(document[taken], index[taken], settings.permutations, rng)
-    in_bin = np.maximum(np.bincount(index[taken]), 1)
-    bin_mean = np.bincount(index[taken], weights=score[taken]) / in_bin
-    residual = score[taken] - bin_mean[index[taken]]
+    sample_rows = _drawn(document, rng)
+    blocks = exchanges(document[sample_rows], index[sample_rows], settings.permutations, rng)
+    in_bin = np.maximum(np.bincount(index[sample_rows]), 1)
+    bin_mean = np.bincount(index[sample_rows], weights=score[sample_rows]) / in_bin
+    residual = score[sample_rows] - bin_mean[index[sample_rows]]
     if not (np.abs(residual) > 1e-9).any():
         return replace(curve, refused_because="all scores of each length bin are equal")
-    sums = moved.sums(residual, group[taken], len(curve.groups))
+    sums = blocks.sums(residual, group[sample_rows], len(curve.groups))
     spread = sums[1:].std(axis=0)
     if not (spread > 1e-9).any():
         why = "no two documents of one length bin differ in it"
         return replace(curve, refused_because=why)
     standard = np.where(spread > 1e-9, spread, np.inf)
     z = np.abs(sums - sums[1:].mean(axis=0)) / standard
-    most = z.max(axis=1)
-    p_value = float((1 + (most[1:] >= most[0] - 1e-9).sum()) / len(most))
+    maxima = z.max(axis=1)
+    p_value = float((1 + (maxima[1:] >= maxima[0] - 1e-9).sum()) / len(maxima))
     worst = int(np.argmax(z[0]))
     curve = replace(curve, p_value=p_value, group=worst)
-    # Its mean less that of the others, at the mix of length bins of all.
+    # Difference between the group's mean and the others', at the overall mix of length bins.
     bins = int(index.max()) + 1
     mix = np.bincount(index, minlength=bins) / len(index)
     cells = cells_of((group == worst).astype(np.int64), index, document, score, (2, bins))
@@ -368,32 +367,32 @@ def _columns(examples: pd.DataFrame) -> tuple[Ints, Floats, Ints]:
 
 
 def _drawn(document: Ints, rng: np.random.Generator) -> Ints:
-    """All examples, or those of documents drawn until `MOST_TESTED` are reached."""
+    """Return all examples, or the examples of documents drawn at random up to `MOST_TESTED`."""
     if len(document) <= MOST_TESTED:
         return np.arange(len(document))
     sizes = np.bincount(document)
     order = rng.permutation(len(sizes))
-    kept = np.zeros(len(sizes), np.bool_)
-    kept[order[np.cumsum(sizes[order]) <= MOST_TESTED]] = True
-    return np.flatnonzero(kept[document])
+    kept_documents = np.zeros(len(sizes), np.bool_)
+    kept_documents[order[np.cumsum(sizes[order]) <= MOST_TESTED]] = True
+    return np.flatnonzero(kept_documents[document])
 
 
 def evidence_sentence(curve: EvidenceCurve | None, confidence: float) -> str | None:
-    """A sentence on a curve that is not flat; ``None`` if it is flat."""
+    """Return a sentence on a curve that is not flat; ``None`` if it is flat."""
     if curve is None or curve.p_value is None or curve.group is None or curve.difference is None:
         return None
     if curve.p_value > 1.0 - confidence + 1e-9:
         return None
     group = curve.groups[curve.group]
-    way = "lower" if curve.difference < 0 else "higher"
-    where = (
+    direction = "lower" if curve.difference < 0 else "higher"
+    location = (
         f"Evidence position matters: from {group.low:.0%} to {group.high:.0%} of the text,"
         if curve.axis == "evidence_position"
         else "Distance between two pieces of evidence matters: at "
         f"{group.low:,.0f} to {group.high:,.0f} tokens,"
     )
     return (
-        f"{where} the score is {way} than elsewhere at the same lengths (difference "
+        f"{location} the score is {direction} than elsewhere at the same lengths (difference "
         f"{curve.difference:+.2f} [{curve.difference_low:+.2f}, {curve.difference_high:+.2f}], "
         f"p = {curve.p_value:.3f})."
     )
@@ -401,15 +400,15 @@ def evidence_sentence(curve: EvidenceCurve | None, confidence: float) -> str | N
 
 LEAST_ANSWERS = 20
 IN_ORDER = 0.5
-"""Rank correlation from which on length and time are indistinguishable."""
+"""Least rank correlation at which length and time cannot be distinguished."""
 APART = 5
-"""Least answers of a bin that counts as measured apart."""
+"""Least number of answers in a bin to check whether it was measured at another time."""
 DRIFT_ALPHA = 0.01
 _MOST_UNITS, _PERMUTATIONS, _LEAST_SIDE = 1_000, 199, 6
 
 
 def time_warnings(sample: Sample, settings: AnalysisSettings, rho: float | None) -> list[str]:
-    """Sentences on the order of measuring (``rho``: `length_time_correlation`); none without it."""
+    """Return warnings on measurement order, given ``rho`` from `length_time_correlation`."""
     if rho is None:
         return []
     if abs(rho) >= IN_ORDER:
@@ -423,9 +422,9 @@ def time_warnings(sample: Sample, settings: AnalysisSettings, rho: float | None)
 
 
 def length_time_correlation(sample: Sample) -> float | None:
-    """Spearman's correlation of the answers' lengths and times.
+    """Return Spearman's correlation between the lengths and times of the answers.
 
-    None where times are unknown, and for documents of one length.
+    None if times are unknown or all documents have one length.
     """
     timed = _timed(sample)
     if timed["finished_s"].nunique() < LEAST_ANSWERS or timed["length_tokens"].nunique() < 2:
@@ -439,35 +438,35 @@ def _timed(sample: Sample) -> pd.DataFrame:
 
 
 def _apart(sample: Sample, timed: pd.DataFrame) -> str | None:
-    """Bins with nine in ten answers later, or earlier, than three quarters of the others."""
+    """Return a warning on bins whose answers are 90% later (or earlier) than 75% of the others."""
     bins = timed["bin_index"].to_numpy(np.int64)
-    at = timed["finished_s"].to_numpy(np.float64)
-    apart = []
-    for index, of in enumerate(sample.bins):
-        mine, others = at[bins == index], at[bins != index]
-        if len(mine) < APART or len(others) < APART:
+    times = timed["finished_s"].to_numpy(np.float64)
+    names = []
+    for index, length_bin in enumerate(sample.bins):
+        own_times, others = times[bins == index], times[bins != index]
+        if len(own_times) < APART or len(others) < APART:
             continue
         early, late = np.quantile(others, (0.25, 0.75))
-        first, last = np.quantile(mine, (0.1, 0.9))
+        first, last = np.quantile(own_times, (0.1, 0.9))
         if first > late or last < early:
-            apart.append(of.bin)
-    if not apart:
+            names.append(length_bin.bin)
+    if not names:
         return None
     return (
-        f"Measured at another time than the other lengths: {', '.join(apart)}. A difference may be "
+        f"Measured at another time than the other lengths: {', '.join(names)}. A difference may be "
         "one of time."
     )
 
 
 def _drift(timed: pd.DataFrame, settings: AnalysisSettings) -> str | None:
-    """Whether scores changed over time at equal length: a permutation test over all moments."""
-    at, off, score = _in_time(timed)
+    """Return a warning if scores changed over time at equal length, by a permutation test."""
+    times, off, score = _in_time(timed)
     change = find_change(off, min(settings.permutations, _PERMUTATIONS), settings.seed)
     if change is None or change[1] > DRIFT_ALPHA:
         return None
     place, p_value = change
     before, after = score[:place].mean(), score[place:].mean()
-    moment = datetime.fromtimestamp(at[place], UTC).strftime("%Y-%m-%d %H:%M UTC")
+    moment = datetime.fromtimestamp(times[place], UTC).strftime("%Y-%m-%d %H:%M UTC")
     return (
         f"Scores changed over the run at equal length (p = {p_value:.3f}): mean "
         f"{before:.2f} until {moment}, {after:.2f} afterwards. Something other than length changed."
@@ -475,10 +474,10 @@ def _drift(timed: pd.DataFrame, settings: AnalysisSettings) -> str | None:
 
 
 def find_change(values: Floats, permutations: int, seed: int) -> tuple[int, float] | None:
-    """The largest standardised difference of means before and after any place, by permutation.
+    """Return the most likely change point of the mean, with its permutation p-value.
 
-    Index of the first value after it, and its p-value: the maximum over all places makes it one
-    test. ``None`` with fewer than 12 values.
+    The change point is the index of the first value after the change. The maximum standardised
+    difference over all places makes it one test. ``None`` with fewer than 12 values.
 
     >>> find_change(np.repeat([0.9, 0.1], 20), permutations=199, seed=0)
     (20, 0.005)
@@ -498,9 +497,9 @@ def find_change(values: Floats, permutations: int, seed: int) -> tuple[int, floa
 
 
 def _in_time(timed: pd.DataFrame) -> tuple[Floats, Floats, Floats]:
-    """Time, score less its bin's mean, and score of each document, in order of time.
+    """Return each document's time, score minus its bin's mean, and score, in order of time.
 
-    More than 1,000 documents are summed with those that follow.
+    Consecutive documents are averaged to at most 1,000 units.
     """
     score = timed["score"].to_numpy(np.float64)
     bins = timed["bin_index"].to_numpy(np.int64) + 1
@@ -508,12 +507,12 @@ def _in_time(timed: pd.DataFrame) -> tuple[Floats, Floats, Floats]:
     names = timed["document_id"].cat.codes.to_numpy(np.int64)
     nameless = timed["document_id"].to_numpy() == ""
     unit = np.where(nameless, names.max() + 1 + np.arange(len(names)), names)
-    at, off, score = _means(unit, timed["finished_s"], score - mean[bins], score)
-    order = np.argsort(at, kind="stable")
-    at, off, score = at[order], off[order], score[order]
-    if len(at) > _MOST_UNITS:
-        at, off, score = _means(np.arange(len(at)) * _MOST_UNITS // len(at), at, off, score)
-    return at, off, score
+    time, off, score = _means(unit, timed["finished_s"], score - mean[bins], score)
+    order = np.argsort(time, kind="stable")
+    time, off, score = time[order], off[order], score[order]
+    if len(time) > _MOST_UNITS:
+        time, off, score = _means(np.arange(len(time)) * _MOST_UNITS // len(time), time, off, score)
+    return time, off, score
 
 
 def _means(unit: Ints, *columns: Floats | pd.Series[float]) -> list[Floats]:
@@ -523,11 +522,11 @@ def _means(unit: Ints, *columns: Floats | pd.Series[float]) -> list[Floats]:
 
 
 MOST_NAMED = 4
-"""Levels that are names are compared where there are no more than this."""
+"""Most levels with names, rather than numbers, that are compared."""
 
 
 def compare_levels(sample: Sample, settings: AnalysisSettings) -> list[LevelResult]:
-    """One result a kind of level; empty where the records name none or only one."""
+    """Return one result per kind of level; empty if the records name fewer than two kinds."""
     if "level" not in sample.examples.columns:
         return []
     column = sample.examples["level"].astype(str)
@@ -561,11 +560,11 @@ def compare_levels(sample: Sample, settings: AnalysisSettings) -> list[LevelResu
 
 
 def _levels_together(values: list[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Names and the values they hold; rows without a level are in none."""
-    named = [value for value in values if value]
+    """Return the kinds of level: name and values; rows without a level belong to no kind."""
+    names = [value for value in values if value]
     try:
-        simple = tuple(value for value in named if float(value) <= 1)
-        complex_ = tuple(value for value in named if float(value) > 1)
+        simple = tuple(value for value in names if float(value) <= 1)
+        complex_ = tuple(value for value in names if float(value) > 1)
     except ValueError:
-        return [(value, (value,)) for value in named] if len(named) <= MOST_NAMED else []
+        return [(value, (value,)) for value in names] if len(names) <= MOST_NAMED else []
     return [(n, v) for n, v in (("simple", simple), ("complex", complex_)) if v]

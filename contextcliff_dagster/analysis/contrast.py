@@ -1,14 +1,14 @@
 """Paired differences: which examples two measurements share, intervals, and tests.
 
-Tests and intervals take documents as units. Paired: under the hypothesis that nothing changed, a
-document's difference is as likely to have the other sign, so signs are flipped per document (Fisher
-1935, The Design of Experiments). Unpaired: documents change sides within their length bin. All
-statistics (overall and per bin) see the same flips, and a p-value is the share of flips whose
-largest statistic reaches the observed one: so all of them together are wrong with at most the
-stated probability (single-step max-T, Westfall and Young 1993, Resampling-Based Multiple Testing).
+Tests and intervals use documents as units. Paired: under the hypothesis that nothing changed, a
+document's difference is equally likely to have either sign, so signs are flipped per document
+(Fisher 1935, The Design of Experiments). Unpaired: documents change sides within their length bin.
+All statistics (overall and per bin) use the same flips, and a p-value is the share of flips whose
+largest statistic reaches the observed one, which controls the familywise error rate (single-step
+max-T, Westfall and Young 1993, Resampling-Based Multiple Testing).
 
-Experiments take clusters of pairs as units, in strata: `ClusterMeans` gives the mean with an
-interval and a limit, `sign_flip_p_value` and `studentized_flips` test it, `units_needed` plans it.
+Experiments use clusters of pairs as units, in strata: `ClusterMeans` gives the mean with interval
+and limit, `sign_flip_p_value` and `studentized_flips` test it, `units_needed` plans sample size.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Side:
     """One measurement's documents, shortest first; arrays of length D.
 
-    ``n`` examples and ``s``, the sum of their scores; ``binary``: every score is 0 or 1.
+    ``n``: number of examples; ``s``: sum of their scores; ``binary``: every score is 0 or 1.
     """
 
     length_tokens: Ints
@@ -52,10 +52,10 @@ class Pairs:
         paired: both answered the same examples; then ``a`` and ``b`` are aligned, document by
             document, and hold only the examples that both answered.
         bins: in order of length.
-        examples_a, examples_b: scores per example, aligned (E), where paired.
-        example_document: row of its document (E), where paired.
-        only_a, only_b: examples that the other has no answer to, or does not know.
-        averaged: each document's answers were averaged, since they do not name their examples.
+        examples_a, examples_b: aligned scores per example (E), if paired.
+        example_document: row of each example's document (E), if paired.
+        only_a, only_b: number of examples that only one side answered.
+        averaged: each document's answers were averaged, because they do not name their examples.
     """
 
     paired: bool
@@ -71,11 +71,11 @@ class Pairs:
 
 
 def pair_records(a: pd.DataFrame, b: pd.DataFrame, bins: Sequence[LengthBin]) -> Pairs:
-    """Pair eval records of two measurements by example; lengths and bins are those of ``a``.
+    """Pair the records of two measurements by example; ``a`` provides lengths and bins.
 
-    Where a side names no examples, and both name documents, a document's answers count as answers
-    to one example. Where a side names no documents, examples are paired by their own names, if
-    those are unique. Without a shared example the two are compared unpaired.
+    If a side names no examples and both name documents, a document's answers count as answers to
+    one example. If a side names no documents, examples are paired by their own names, if unique.
+    Without a shared example the two are compared unpaired.
 
     Raises:
         ContextCliffError: records that cannot be analysed (see `records.clean_records`).
@@ -84,7 +84,7 @@ def pair_records(a: pd.DataFrame, b: pd.DataFrame, bins: Sequence[LengthBin]) ->
 
     a, b, averaged = _by_document(a, b)
     sample_a = clean_records(a, bins)
-    # Studies name their bins alike, whatever lengths they have: B's names say nothing of A's.
+    # Studies use the same bin names for different lengths: B's names are unrelated to A's.
     sample_b = clean_records(b.drop(columns="bin", errors="ignore"), sample_a.bins)
     one, other = _named(sample_a.examples), _named(sample_b.examples)
     keys = ["document_id", "example_id"]
@@ -92,29 +92,29 @@ def pair_records(a: pd.DataFrame, b: pd.DataFrame, bins: Sequence[LengthBin]) ->
     unique = not any(side["example_id"].duplicated().any() for side in named)
     if unique and sample_a.documents_known != sample_b.documents_known:
         keys = ["example_id"]
-    both = pd.merge(
+    common = pd.merge(
         named[0], named[1][[*keys, "document", "score"]], on=keys, suffixes=("_a", "_b")
     )
     only_b_names = sample_b.documents_known and not sample_a.documents_known
-    both["document"] = both["document_b" if only_b_names else "document_a"]
-    both = both.sort_values(["length_tokens", *keys], ignore_index=True)
-    paired = len(both) > 0
+    common["document"] = common["document_b" if only_b_names else "document_a"]
+    common = common.sort_values(["length_tokens", *keys], ignore_index=True)
+    paired = len(common) > 0
     return Pairs(
         paired,
-        _side(both, both["score_a"]) if paired else _side(one, one["score"]),
-        _side(both, both["score_b"]) if paired else _side(other, other["score"]),
+        _side(common, common["score_a"]) if paired else _side(one, one["score"]),
+        _side(common, common["score_b"]) if paired else _side(other, other["score"]),
         sample_a.bins,
-        both["score_a"].to_numpy(np.float64),
-        both["score_b"].to_numpy(np.float64),
-        _rows(both),
-        only_a=len(one) - len(both),
-        only_b=len(other) - len(both),
+        common["score_a"].to_numpy(np.float64),
+        common["score_b"].to_numpy(np.float64),
+        _rows(common),
+        only_a=len(one) - len(common),
+        only_b=len(other) - len(common),
         averaged=averaged,
     )
 
 
 def _by_document(a: pd.DataFrame, b: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, bool]:
-    """Both with documents for examples, where that pairs them; whether any had several answers."""
+    """Return both sides with documents as examples, if paired so, and whether any were averaged."""
     if all(_has(frame, "example_id") for frame in (a, b)):
         return a, b, False
     if not all(_has(frame, "document_id") for frame in (a, b)):
@@ -136,7 +136,7 @@ def _named(examples: pd.DataFrame) -> pd.DataFrame:
 
 
 def _rows(frame: pd.DataFrame) -> Ints:
-    """Row of each example's document, documents in order of length."""
+    """Return the row of each example's document, with documents in order of length."""
     first = frame.groupby("document", sort=False)["length_tokens"].transform("min")
     order = np.lexsort((frame["document"].to_numpy(), first.to_numpy()))
     documents = frame["document"].to_numpy()[order]
@@ -159,30 +159,30 @@ def _side(frame: pd.DataFrame, score: pd.Series[float]) -> Side:
 
 
 _AT_ONCE = 2_000_000
-"""Random numbers in memory at a time."""
+"""Most random numbers in memory at a time."""
 
 
 def adjusted_p_values(pairs: Pairs, permutations: int, rng: np.random.Generator) -> Floats:
-    """Two-sided p-values of the overall difference and of each bin's, adjusted for all of them.
+    """Return adjusted two-sided p-values of the overall difference and of each bin's.
 
-    (1 + bins,); NaN where a bin has no document. The least possible is 1 / (permutations + 1).
+    (1 + bins,); NaN for a bin without documents. The smallest possible is 1 / (permutations + 1).
     """
     flips = _sign_flips if pairs.paired else _exchanges
     observed, drawn = flips(pairs, permutations, rng)
     largest = np.nanmax(np.abs(drawn), axis=1)
-    # Equal up to rounding counts as reached: the observed order is one of the flips.
+    # Equality up to rounding counts as reached: the observed order is one of the flips.
     reached = (largest[:, None] >= np.abs(observed)[None, :] - 1e-9).sum(axis=0)
     p: Floats = (1.0 + reached) / (permutations + 1.0)
     return np.where(np.isnan(observed), np.nan, p)
 
 
 def _sign_flips(pairs: Pairs, permutations: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """T = sum of differences over the root of their sum of squares, per group; and under flips."""
+    """Return T = sum of differences / root of their sum of squares, per group, and its flips."""
     in_bin = pairs.a.bin_index[:, None] == np.arange(len(pairs.bins))
     groups = np.column_stack([np.ones(len(in_bin)), in_bin])  # overall, then bins (D, 1 + bins)
     change = pairs.b.s - pairs.a.s
     scale = np.sqrt(groups.T @ change**2)
-    # No document changed: no evidence of a difference, unlike no document at all.
+    # No changed document means no evidence of a difference, unlike no document at all.
     scale = np.where((scale == 0) & (groups.sum(axis=0) > 0), 1.0, scale)
     with np.errstate(divide="ignore", invalid="ignore"):
         weighted = groups * change[:, None] / scale
@@ -197,8 +197,8 @@ def _sign_flips(pairs: Pairs, permutations: int, rng: np.random.Generator) -> tu
 
 
 def _exchanges(pairs: Pairs, permutations: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """The same for documents that change sides within their bin, standardised by their own
-    permutation variance."""
+    """Return the statistic per group, and under exchanges of documents within their bin; it is
+    standardised by its permutation variance."""
     bins = len(pairs.bins)
     sums = np.zeros((permutations + 1, 1 + bins))
     variance = np.zeros(1 + bins)
@@ -224,9 +224,9 @@ def exchanged_sums(
     permutations: int,
     rng: np.random.Generator,
 ) -> Floats:
-    """What the documents of ``other`` score above the common mean, summed (1 + permutations).
+    """Return the summed excess of ``other`` over the common mean (1 + permutations).
 
-    First as it is, then with the documents' sides drawn anew.
+    The first value is observed; the others are for permuted sides.
 
     Args:
         one, other: examples and summed scores of each document of a side.
@@ -247,10 +247,10 @@ def exchanged_sums(
 def at_same_lengths(
     sums: Sequence[Floats], drawn: Sequence[Floats], places: Sequence[Ints]
 ) -> tuple[list[Floats], list[Floats]]:
-    """Two samples of other documents, weighted to the same mix of lengths.
+    """Weight two samples of different documents to the same mix of lengths.
 
-    A bin counts as n_a n_b / (n_a + n_b), as in the statistic of the test (Mantel and Haenszel
-    1959, Journal of the National Cancer Institute 22, 719-748); in each resample as well.
+    The weight of a bin is n_a n_b / (n_a + n_b), as in the test statistic (Mantel and Haenszel
+    1959, Journal of the National Cancer Institute 22, 719-748), also in each resample.
 
     Args:
         sums: (2, D) for each side: examples and summed scores per document.
@@ -277,11 +277,11 @@ def at_same_lengths(
 def difference_interval(
     one: Floats, other: Floats, weights: tuple[Floats, Floats], confidence: float
 ) -> tuple[float, float]:
-    """Percentile bootstrap interval of mean(b) - mean(a), widened where documents are few or agree.
+    """Return the bootstrap interval of mean(b) - mean(a), widened if documents are few or agree.
 
-    By Student's t for few (`student`).
-    Where no document changed, a bootstrap would claim certainty: the interval then is that of a
-    share with no hits, +-(1 - tail^(1/D)) (Clopper and Pearson 1934).
+    Few documents widen it by Student's t (`student`).
+    If no document changed, a bootstrap would claim certainty: the interval is then that of a share
+    with no hits, +-(1 - tail^(1/D)) (Clopper and Pearson 1934).
 
     Args:
         one, other: (2, D): examples and summed scores per document.
@@ -308,12 +308,12 @@ def difference_interval(
 def difference_curve(
     one: Side, other: Side, weights: tuple[Floats, Floats], confidence: float
 ) -> tuple[Ints, Floats, Floats, Floats]:
-    """Smoothed difference over length with a simultaneous band: tokens, difference, low, high (P).
+    """Return the smoothed difference with a simultaneous band: tokens, difference, low, high (P).
 
-    A moving mean over 30% of the examples (tricube weights over their ranks, Cleveland 1979, JASA
-    74, 829-836). The band holds the smoothed difference at all lengths at once: the quantile of the
-    bootstrap's largest deviation in units of its SD, which is at least one document's, as one of
-    Student's t (`student`).
+    Uses a moving mean over 30% of the examples (tricube weights over their ranks, Cleveland 1979,
+    JASA 74, 829-836). The band covers the smoothed difference at all lengths at once. It uses the
+    quantile of the bootstrap's largest deviation in units of its SD, which is at least that of one
+    document, adjusted to Student's t (`student`).
     """
     lengths = np.concatenate([one.length_tokens, other.length_tokens])
     n = np.concatenate([one.n, other.n])
@@ -345,10 +345,10 @@ def difference_curve(
 
 
 def student(quantile: float, documents: Floats) -> Floats:
-    """The normal ``quantile`` as one of Student's t, where the SD is of so few documents (P).
+    """Return the normal ``quantile`` converted to Student's t for few documents (P).
 
-    A bootstrap of m documents takes their spread for the truth: it is sqrt((m - 1) / m) too small
-    on average, and sometimes much smaller.
+    A bootstrap of m documents underestimates the spread, by sqrt((m - 1) / m) on average and
+    sometimes by much more.
     """
     from scipy.special import ndtr, stdtrit
 
@@ -360,12 +360,12 @@ _HALF_SPAN = 0.15
 
 
 AGREE = 1e-9
-"""A smaller standard error is none: rounding alone."""
+"""A smaller standard error counts as 0: it is only rounding."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ClusterMeans:
-    """Means of clusters, the stratum of each (C) and how much each counts; at least one cluster.
+    """Cluster means with the stratum and weight of each (C); at least one cluster.
 
     >>> means = ClusterMeans(np.array([0.1, 0.3, 0.5, 0.7]), np.array([0, 0, 1, 1]))
     >>> round(means.mean, 3), round(means.standard_error, 3), round(means.degrees, 3)
@@ -378,9 +378,9 @@ class ClusterMeans:
 
     @classmethod
     def of(cls, values: Floats, cluster: Ints) -> ClusterMeans | None:
-        """Means of pairs' values (P, NaN: none) by ``cluster`` (P), by their number of pairs.
+        """Return the means of pairs' values (P, NaN: none) by ``cluster`` (P), weighted by pairs.
 
-        All clusters are of one stratum. None where no pair has a value.
+        All clusters are in one stratum. None if no pair has a value.
         """
         known = ~np.isnan(values)
         if not known.any():
@@ -391,17 +391,17 @@ class ClusterMeans:
 
     @property
     def mean(self) -> float:
-        """Weighted mean over clusters."""
+        """Return the weighted mean over clusters."""
         return float(np.average(self.values, weights=self._weights))
 
     @property
     def standard_error(self) -> float:
-        """Standard error of the mean, a ratio of sums over clusters; nan with a single cluster."""
+        """Return the SE of the mean, a ratio of sums over clusters; nan with a single cluster."""
         return math.sqrt(self._parts.sum()) / float(self._weights.sum())
 
     @property
     def degrees(self) -> float:
-        """Degrees of freedom by Welch and Satterthwaite (1946, Biometrics Bulletin 2, 110-114)."""
+        """Return Welch-Satterthwaite degrees of freedom (1946, Biometrics Bulletin 2, 110-114)."""
         parts = self._parts
         sizes = np.array([mask.sum() for mask in _strata(self.stratum)])
         if parts.sum() < AGREE**2:
@@ -411,10 +411,10 @@ class ClusterMeans:
     def interval(
         self, confidence: float, within: tuple[float, float] = (-1.0, 1.0)
     ) -> tuple[float, float] | tuple[None, None]:
-        """Two-sided interval of the mean, cut to ``within``; nulls with a single cluster.
+        """Return the two-sided interval of the mean, cut to ``within``; None for a single cluster.
 
-        Clusters that agree do not prove that all would: their interval is that of a share of which
-        none was seen, +-(1 - tail^(1/C)) (Clopper and Pearson 1934, Biometrika 26, 404-413).
+        Agreeing clusters do not prove that all would agree: their interval is that of a share with
+        no hits, +-(1 - tail^(1/C)) (Clopper and Pearson 1934, Biometrika 26, 404-413).
         """
         if len(self.values) < 2:
             return None, None
@@ -426,13 +426,13 @@ class ClusterMeans:
         return max(self.mean - half, within[0]), min(self.mean + half, within[1])
 
     def upper(self, probability: float, whole: float) -> float | None:
-        """Upper limit, 1 at most, with the variance of half a cluster more of ``whole``.
+        """Return the upper limit, at most 1, with the variance of half a cluster at ``whole``.
 
-        So clusters that agree are not certain, and a rare difference as large as ``whole`` is not
+        So agreeing clusters are not certain, and a rare difference as large as ``whole`` is not
         ruled out by its absence alone. None with a single cluster.
 
         Args:
-            probability: that the limit is not exceeded: .95 one-sided, .975 of a 95% interval.
+            probability: coverage of the limit: .95 one-sided, .975 for a 95% interval.
         """
         if len(self.values) < 2:
             return None
@@ -445,7 +445,7 @@ class ClusterMeans:
 
     @property
     def _parts(self) -> Floats:
-        """Each stratum's part of the variance of the weighted sum."""
+        """Return each stratum's part of the variance of the weighted sum."""
         apart = self._weights * (self.values - self.mean)
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.array(
@@ -459,7 +459,7 @@ class ClusterMeans:
 
 
 def _strata(stratum: Ints) -> list[np.ndarray]:
-    """Which clusters each stratum has (S x C); one of all where a stratum has a single cluster."""
+    """Return the clusters of each stratum (S x C); one stratum if any has a single cluster."""
     names, sizes = np.unique(stratum, return_counts=True)
     if (sizes < 2).any():
         return [np.ones(len(stratum), bool)]
@@ -467,19 +467,19 @@ def _strata(stratum: Ints) -> list[np.ndarray]:
 
 
 MOST_EXACT = 20
-"""Units that differ up to which all signs are gone through."""
+"""Most differing units for which all sign flips are enumerated."""
 _MOST_WHOLE = 100_000
 
 
 def sign_flip_p_value(
     change: Floats, permutations: int, rng: np.random.Generator, *, one_sided: bool = False
 ) -> tuple[float, bool]:
-    """P-value of a sum of differences, one a unit (D), and whether it is exact.
+    """Return the p-value of a sum of differences, one per unit (D), and whether it is exact.
 
-    Where conditions are alike, a unit's difference is as likely to have the other sign (Fisher
-    1935, The Design of Experiments). Exact for whole numbers, by the distribution of their sum,
-    and for up to `MOST_EXACT` units that differ, over all signs; else by ``permutations`` drawn
-    ones, (1 + reached) / (1 + drawn), of which the observed one is never missing.
+    If conditions do not differ, a unit's difference is equally likely to have either sign (Fisher
+    1935, The Design of Experiments). Exact for whole numbers, by the distribution of their sum, and
+    for up to `MOST_EXACT` differing units, over all signs; otherwise by ``permutations`` random
+    flips and the observed signs, (1 + reached) / (1 + drawn).
 
     Args:
         one_sided: count only sums at least as large as the observed one, not sums as small.
@@ -520,33 +520,33 @@ def sign_flip_p_value(
 
 
 MOST_STUDENTISED = 14
-"""Pairs that differ up to which all flips are gone through."""
+"""Most differing pairs for which all flips are enumerated."""
 
 
 def studentized_flips(
     change: Floats, cluster: Ints, stratum: Ints, draws: int, rng: np.random.Generator
 ) -> tuple[float, bool]:
-    """Two-sided p-value of no mean difference, and whether it is over all flips.
+    """Return the two-sided p-value of no mean difference, and whether it uses all flips.
 
-    Else it is over ``draws`` drawn ones, (1 + reached) / (1 + drawn). Pairs without a difference
-    count in the mean and are not flipped; without any other p is 1.
+    Otherwise it uses ``draws`` random flips, (1 + reached) / (1 + drawn). Pairs without a
+    difference count in the mean and are not flipped; if no pair differs, p is 1.
 
     Args:
-        change: difference of each pair (P), each cluster counting alike.
-        cluster: of each pair, 0 to C - 1, none empty; two or more.
-        stratum: of each cluster (C), as in `cluster_means`.
+        change: difference of each pair (P); clusters have equal weight.
+        cluster: cluster of each pair, 0 to C - 1, none empty; at least two.
+        stratum: stratum of each cluster (C), as in `ClusterMeans`.
 
     >>> change, cluster = np.array([0.1, 0.2, 0.3, 0.1]), np.array([0, 0, 1, 1])
     >>> studentized_flips(change, cluster, np.zeros(2, int), 99, np.random.default_rng(0))
     (0.125, True)
     """
-    moved = change != 0.0
-    if not moved.any():
+    differs = change != 0.0
+    if not differs.any():
         return 1.0, True
     clusters = int(cluster.max()) + 1
-    weights = np.zeros((int(moved.sum()), clusters))
-    weights[np.arange(len(weights)), cluster[moved]] = 1.0
-    weights *= change[moved][:, None] / np.bincount(cluster, minlength=clusters)[None, :]
+    weights = np.zeros((int(differs.sum()), clusters))
+    weights[np.arange(len(weights)), cluster[differs]] = 1.0
+    weights *= change[differs][:, None] / np.bincount(cluster, minlength=clusters)[None, :]
     weights /= np.abs(change).max()
     masks = _strata(stratum)
     observed = _studentised(weights.sum(axis=0)[None, :], masks)[0]
@@ -567,12 +567,12 @@ def studentized_flips(
 
 
 def _studentised(means: Floats, masks: list[np.ndarray]) -> Floats:
-    """|mean| over its standard error, of the means of clusters (B, C)."""
+    """Return |mean| / standard error of cluster means (B, C)."""
     clusters = means.shape[1]
     variance = np.zeros(len(means))
     for mask in masks:
         variance += mask.sum() * np.var(means[:, mask], axis=1, ddof=1)
-    # Clusters that agree have no spread: the larger mean is the more extreme one.
+    # Agreeing clusters have no spread: the larger mean is the more extreme.
     error = np.sqrt(variance) / clusters + AGREE
     mean = np.abs(means.mean(axis=1))
     mean[mean < AGREE] = 0.0  # the sum of fractions that cancel is rarely 0
@@ -590,16 +590,16 @@ def units_needed(
     two_sided: bool = True,
     most: int = 10_000,
 ) -> int | None:
-    """Units a stratum that show a mean difference of ``effect`` with ``power``.
+    """Return the units per stratum that detect a mean difference of ``effect`` with ``power``.
 
-    By the noncentral t distribution with strata x (units - 1) degrees of freedom, to which the
-    power of sign flips is close; and at least as many as can give so small a p-value at all. None
-    where more than ``most`` are needed.
+    Uses the noncentral t distribution with strata x (units - 1) degrees of freedom, which
+    approximates the power of sign flips, and at least as many units as can reach the significance
+    level. None if more than ``most`` are needed.
 
     Args:
-        variance: of one unit's difference, within its stratum.
-        level: of significance, of the test as it is counted: one- or two-sided.
-        pairs: of one unit, whose signs are flipped one by one.
+        variance: variance of a unit's difference, within its stratum.
+        level: significance level of the one- or two-sided test.
+        pairs: pairs per unit, whose signs are flipped separately.
     """
     from scipy.special import nctdtr, stdtrit
 
@@ -608,7 +608,7 @@ def units_needed(
     def enough(units: int) -> bool:
         degrees = float(strata * (units - 1))
         critical = stdtrit(degrees, 1.0 - tail)
-        # Beyond a shift of 35 the distribution function is not always computed, and the power is 1.
+        # Beyond a shift of 35 the distribution function may fail, and the power is 1.
         shift = min(effect * math.sqrt(strata * units / max(variance, 1e-12)), 37.0)
         missed = float(nctdtr(degrees, shift, critical))
         powerful = math.isnan(missed) or 1.0 - missed >= power

@@ -1,15 +1,15 @@
-"""Controls against the curve: the same questions without the document, or its evidence alone.
+"""Controls for the curve: the same questions without the document, or with only its evidence.
 
-A question that the model answers without the document does not measure how it reads: a curve cannot
-be expected below the share of these. And where the evidence alone, a few lines, is answered as well
-for long documents as for short ones, harder questions do not explain a fall.
+A question that the model answers without the document does not measure reading: the curve cannot
+be expected to fall below the share of these questions. And if answers from the evidence alone, a
+few lines, are as good for long documents as for short ones, harder questions do not explain a drop.
 
 Both are compared example by example. With m0 and m1 the mean scores before and beyond the place of
-the loss, and o0 and o1 those with the evidence alone, the drop at equal difficulty is
+the loss, and o0 and o1 the mean scores with the evidence alone, the drop at equal difficulty is
 
     1 - (m1 / m0) / (o1 / o0),
 
-with an interval by resampling documents; it is judged like a drop at an equal mix (`confounds`).
+with an interval from resampling documents; it is judged like a drop at an equal mix (`confounds`).
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 LEAST_ORACLE = 0.1
-"""Mean with the evidence alone below which it says nothing of difficulty."""
+"""Least mean with the evidence alone for a judgement of difficulty."""
 LEAST_KNOWN = 0.25
-"""Share of a bin's questions answered without the document that is worth a sentence."""
+"""Least share of a bin's questions answered without the document that is reported."""
 _AT_ONCE = 2_000_000
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Examples answered in both: the measured score, the control's, and whether beyond the loss."""
+    """Examples answered in both: measured score, control score, and whether beyond the loss."""
 
     score: Floats
     control: Floats
@@ -56,14 +56,14 @@ class Pairs:
     beyond: Bools
 
     def means(self) -> tuple[float, ...]:
-        """Measured before and beyond, the control's before and beyond."""
+        """Return the means before and beyond the loss: measured, then in the control."""
         sides = (~self.beyond, self.beyond)
         return tuple(float(of[side].mean()) for of in (self.score, self.control) for side in sides)
 
 
 @dataclass(frozen=True, slots=True)
 class ControlMeans:
-    """Means of a control: of all its answers, of each bin, before the loss and beyond it."""
+    """Means of a control: over all its answers, by bin, before the loss and beyond it."""
 
     whole: MeanScore
     bins: Sequence[BinMean]
@@ -139,9 +139,9 @@ def no_context(
 
 
 def _drop_at_equal_difficulty(pairs: Pairs, settings: AnalysisSettings) -> Estimate:
-    """1 - (m1 / m0) / (o1 / o0), above guessing, and its percentile interval over documents."""
+    """Return 1 - (m1 / m0) / (o1 / o0), above guessing, and its interval over documents."""
     sums = _sums(pairs, settings.chance)
-    # The numbers of examples on a side cancel: both scores have the same ones.
+    # The numbers of examples on a side cancel: both scores have the same examples.
     m0, m1, o0, o1 = np.vstack([sums.sum(axis=0), _resampled(sums, settings)])[:, :4].T
     with np.errstate(divide="ignore", invalid="ignore"):
         drops = 1.0 - (m1 * o0) / (m0 * o1)
@@ -152,9 +152,9 @@ def _drop_at_equal_difficulty(pairs: Pairs, settings: AnalysisSettings) -> Estim
 
 
 def _known_explains_half(pairs: Pairs, settings: AnalysisSettings) -> bool:
-    """Whether the fall of what is known without the document surely is half of the fall measured.
+    """Return whether answers known without the document explain at least half of the drop.
 
-    By resampled documents: the lower limit of the one minus half of the other is above 0.
+    Requires, over resampled documents, a lower limit above 0 for their drop minus half of the drop.
     """
     totals = _resampled(_sums(pairs), settings)
     totals = totals[(totals[:, 4:] > 0).all(axis=1)]
@@ -164,9 +164,9 @@ def _known_explains_half(pairs: Pairs, settings: AnalysisSettings) -> bool:
 
 
 def _sums(pairs: Pairs, chance: float = 0.0) -> Floats:
-    """Per document, before and beyond: summed score, summed score of the control, examples.
+    """Return per document, before and beyond: summed score, summed control score, examples.
 
-    ``chance`` is taken from each score.
+    ``chance`` is subtracted from each score.
     """
     count = int(pairs.document.max()) + 1
     side = pairs.beyond.astype(np.float64)
@@ -181,7 +181,7 @@ def _sums(pairs: Pairs, chance: float = 0.0) -> Floats:
 
 
 def _resampled(sums: Floats, settings: AnalysisSettings) -> Floats:
-    """Totals of ``sums`` over documents drawn with replacement (resamples x 6)."""
+    """Return totals of ``sums`` over documents drawn with replacement (resamples x 6)."""
     count = len(sums)
     rng = np.random.default_rng((settings.seed, 7))
     even = np.full(count, 1.0 / count)
@@ -199,14 +199,14 @@ def _mean_text(mean: MeanScore | BinMean) -> str:
 
 
 LEAST_DOCUMENTS = 10
-"""Documents on either side of the loss that a judgement needs."""
+"""Least number of documents on each side of the loss for a judgement."""
 
 
 @dataclass(frozen=True)
 class ControlAnswers:
-    """The scored answers of one control; lengths and documents are of the whole document.
+    """The scored answers of one control; lengths and ids refer to the whole documents.
 
-    ``askable``: examples of the sample that this control can ask.
+    ``askable``: number of examples in the sample that this control can ask.
     """
 
     name: Control
@@ -221,23 +221,23 @@ def judge_controls(
     finding: Finding,
     settings: AnalysisSettings,
 ) -> list[ControlResult]:
-    """Judge each control that has an answer; ``sample`` holds the measured examples."""
+    """Judge each control with an answer; ``sample``: the measured examples."""
     names = sample.examples["example_id"].astype(str)
     results = []
     for control in controls:
-        asked = clean_records(control.records, sample.bins)
-        if not len(asked.examples):
+        answers = clean_records(control.records, sample.bins)
+        if not len(answers.examples):
             continue
         place, judge = (5, oracle) if control.name == "oracle" else (6, no_context)
-        whole = mean_score(asked.examples, settings, place, 0)
-        bins = bin_means(sample.bins, asked.examples, settings, place, 1)
-        same = sample.examples[names.isin(set(asked.examples["example_id"].astype(str)))]
-        pairs = _paired(asked, sample, beyond)
+        whole = mean_score(answers.examples, settings, place, 0)
+        bins = bin_means(sample.bins, answers.examples, settings, place, 1)
+        same = sample.examples[names.isin(set(answers.examples["example_id"].astype(str)))]
+        pairs = _paired(answers, sample, beyond)
         near = far = None
         if pairs is not None and beyond is not None:
-            side = beyond.of(asked.examples["length_tokens"].to_numpy(np.int64))
-            near = mean_score(asked.examples[~side], settings, place, 2)
-            far = mean_score(asked.examples[side], settings, place, 3)
+            side = beyond.of(answers.examples["length_tokens"].to_numpy(np.int64))
+            near = mean_score(answers.examples[~side], settings, place, 2)
+            far = mean_score(answers.examples[side], settings, place, 3)
         means = ControlMeans(whole, bins, near, far)
         drop, identified, says = judge(means, pairs, beyond, finding, settings)
         result = ControlResult(
@@ -245,7 +245,7 @@ def judge_controls(
             n=whole.n,
             n_askable=int(names.isin(control.askable).sum()),
             n_all=len(names),
-            missing=int((~asked.calls["answered"]).sum()),
+            missing=int((~answers.calls["answered"]).sum()),
             mean=whole.mean,
             ci_low=whole.ci_low,
             ci_high=whole.ci_high,
@@ -264,17 +264,17 @@ def judge_controls(
 
 
 def _paired(asked: Sample, sample: Sample, beyond: DropWindow | None) -> Pairs | None:
-    """The examples that both answered; None where a side of the loss has too few documents."""
+    """Return the examples that both answered; None if a side has too few documents."""
     if beyond is None:
         return None
     columns = ["example_id", "score", "document", "length_tokens"]
-    measured = sample.examples[columns].astype({"example_id": str})
+    measured_scores = sample.examples[columns].astype({"example_id": str})
     other = asked.examples[["example_id", "score"]].astype({"example_id": str})
-    both = measured.merge(other, on="example_id", suffixes=("", "_control"))
-    both = both[both["example_id"] != ""]
-    side = beyond.of(both["length_tokens"].to_numpy(np.int64))
-    document = np.asarray(both["document"].factorize()[0], np.int64)
+    common = measured_scores.merge(other, on="example_id", suffixes=("", "_control"))
+    common = common[common["example_id"] != ""]
+    side = beyond.of(common["length_tokens"].to_numpy(np.int64))
+    document = np.asarray(common["document"].factorize()[0], np.int64)
     if min(len(np.unique(document[side])), len(np.unique(document[~side]))) < LEAST_DOCUMENTS:
         return None
-    score = both["score"].to_numpy(np.float64)
-    return Pairs(score, both["score_control"].to_numpy(np.float64), document, side)
+    score = common["score"].to_numpy(np.float64)
+    return Pairs(score, common["score_control"].to_numpy(np.float64), document, side)

@@ -1,10 +1,10 @@
-"""Savings of a KV policy in memory and time over length, and up to where its score is equal.
+"""Savings of a KV policy in memory and time over length, and the range of equal score.
 
-The safe cap of a KV policy against what the whole cache scores on short documents.
+The safe cap of a KV policy is relative to the whole cache's score on short documents.
 
-A cap is about a drop from a baseline. A policy that scores low on the shortest documents already
-has a low baseline of its own, from which little can drop: its own cap may be long, and yet no
-length is safe for those who had the whole cache before.
+A cap limits the drop from a baseline. A policy that already scores low on the shortest documents
+has a low baseline, from which little can drop: its own cap may be long although no length is safe
+for users who replace the whole cache.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 class LossAgainst:
     """Losses of ``curve`` as shares of the baseline of ``other``.
 
-    The two are taken as independent. Curves of the same documents move together, so the true
+    The two curves are assumed independent. Curves on the same documents are correlated, so the true
     uncertainty of the loss is smaller.
     """
 
@@ -56,7 +56,7 @@ class LossAgainst:
     other: FallingCurve
 
     def chance_lost(self, share: float) -> Floats:
-        """Chance that the mean is at most 1 - ``share`` of that baseline, in each cell (G)."""
+        """Return P(mean is at most 1 - ``share`` of the baseline) in each cell (G)."""
         of_baseline = self.other.posterior
         guessing = self.curve.documents.chance
         least = guessing + (self.curve.posterior.mean - guessing) / max(1.0 - share, 1e-9)
@@ -67,18 +67,18 @@ class LossAgainst:
         return np.maximum.accumulate(lost)
 
     def longest_safe(self, share: float, chance: float) -> int:
-        """Longest length (tokens) up to which the chance of that loss is at most ``chance``.
+        """Return the longest length (tokens) with at most ``chance`` of losing ``share``.
 
-        0 where it is larger at the shortest length already.
+        Returns 0 if the chance is already larger at the shortest length.
         """
         likely = np.flatnonzero(self.chance_lost(share) > chance)
         last = int(likely[0]) if len(likely) else len(self.curve.cells.n)
         return int(self.curve.cells.high[last - 1]) if last else 0
 
     def lost_at(self, share: float, confidence: float) -> tuple[int | None, int | None, int | None]:
-        """Length (tokens) at which that share is lost, with its interval.
+        """Return the length (tokens) at which ``share`` is lost, with its interval.
 
-        None: not within the measured lengths. The shortest length: from there on, or earlier.
+        None: not within the measured lengths. The shortest length means there or earlier.
         """
         cells, tail = self.curve.cells, 0.5 * (1.0 - confidence)
         starts = np.exp(np.concatenate([np.log(cells.low[:1]), cells.edges]))
@@ -92,10 +92,10 @@ class LossAgainst:
 
 
 def kv_cap(pairs: Pairs, own_cap: int | None, settings: AnalysisSettings) -> KvCap:
-    """Return B's cap against A's baseline.
+    """Return B's cap relative to A's baseline.
 
-    It is never longer than B's own, so that all that bars or shortens that one (too few examples,
-    a floor, a dip, missing answers, several looks) does so here.
+    It is never longer than B's own cap, so everything that prevents or shortens that cap (too few
+    examples, a floor, a dip, missing answers, several looks) applies here too.
 
     Args:
         pairs: paired documents of A and B.
@@ -108,8 +108,8 @@ def kv_cap(pairs: Pairs, own_cap: int | None, settings: AnalysisSettings) -> KvC
     loss = LossAgainst(pressed, whole)
     chance = chance_allowed(settings.tolerance, settings.confidence, float(pressed.cells.n.sum()))
     safe = loss.longest_safe(DEPTH * settings.tolerance, chance)
-    sure = tail_confidence(settings.confidence)
-    if (supported := pressed.supported(settings.tolerance, sure, baseline)) is not None:
+    certain = tail_confidence(settings.confidence)
+    if (supported := pressed.supported(settings.tolerance, certain, baseline)) is not None:
         safe = min(safe, supported)
     end = int(pressed.cells.high[pressed.cells.baseline_cells - 1])
     tokens = min(safe, own_cap) if own_cap is not None and safe > end else None
@@ -117,7 +117,7 @@ def kv_cap(pairs: Pairs, own_cap: int | None, settings: AnalysisSettings) -> KvC
 
 
 def own_loss(side: Side, settings: AnalysisSettings) -> tuple[int | None, int | None, int | None]:
-    """Return the length (tokens) at which the tolerance of the own baseline is lost, and its
+    """Return the length (tokens) at which a side loses the tolerance of its own baseline, with its
     interval; None: not within the measured lengths.
     """
     curve = _curve(side, settings)
@@ -151,11 +151,11 @@ def kv_comparison(
     own_cap: int | None,
     settings: AnalysisSettings,
 ) -> KvComparison:
-    """Return the savings of B's policy against A's.
+    """Return the savings of B's policy compared with A's.
 
     Args:
-        pairs: paired documents of ``records``, which are EVAL_RECORDS of A and of B with ``extra``.
-        kv: the policies of A and B, of one base.
+        pairs: paired documents of ``records``, the EVAL_RECORDS of A and of B with ``extra``.
+        kv: the policies of A and B, with the same base model.
         own_cap: of B, against its own baseline, tokens.
     """
     a, b = kv
@@ -177,9 +177,9 @@ def kv_comparison(
 
 
 def document_costs(records: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a document, by id: length_tokens and the median of each quantity, or NaN.
+    """Return one row per document id: length_tokens and the median of each quantity, or NaN.
 
-    Questions on one document share its reading, so that they are no further measurements of it.
+    Questions on one document share its prefill, so they are not independent measurements.
     """
     import pandas as pd
 
@@ -210,21 +210,21 @@ def _numbers(extra: Any) -> dict[str, float]:
 
 
 def saved_share(a: pd.DataFrame, b: pd.DataFrame, longest: int | None) -> float | None:
-    """Return the median share of A's bytes that B does without, of documents up to ``longest``.
+    """Return the median share of A's bytes that B saves, over documents up to ``longest``.
 
-    None where no document has both; ``longest`` None: of all documents.
+    None if no document has both values; ``longest`` None: all documents.
     """
-    both = a.join(b.add_suffix("_b"), how="inner").dropna(subset=["kv_bytes", "kv_bytes_b"])
-    both = both[both["kv_bytes"] > 0]
+    pair = a.join(b.add_suffix("_b"), how="inner").dropna(subset=["kv_bytes", "kv_bytes_b"])
+    pair = pair[pair["kv_bytes"] > 0]
     if longest is not None:
-        both = both[both["length_tokens"] <= longest]
-    return float((1.0 - both["kv_bytes_b"] / both["kv_bytes"]).median()) if len(both) else None
+        pair = pair[pair["length_tokens"] <= longest]
+    return float((1.0 - pair["kv_bytes_b"] / pair["kv_bytes"]).median()) if len(pair) else None
 
 
 def costs_by_bin(
     a: pd.DataFrame, b: pd.DataFrame, bins: Sequence[LengthBin], confidence: float
 ) -> list[KvCost]:
-    """Return each quantity that a side has measured, in each bin; documents that both have."""
+    """Return each quantity measured on a side, by bin, for documents that both sides have."""
     shared = a.index.intersection(b.index)
     a, b = a.loc[shared], b.loc[shared]
     lengths = a["length_tokens"]
@@ -234,11 +234,11 @@ def costs_by_bin(
             continue
         for place, bin in enumerate(bins):
             last = place == len(bins) - 1
-            inside = (lengths >= bin.edge_low) & (
+            in_bin = (lengths >= bin.edge_low) & (
                 (lengths <= bin.edge_high) if last else (lengths < bin.edge_high)
             )
             one, other = (
-                median_of(side.loc[inside, quantity].dropna().to_numpy(np.float64), confidence)
+                median_of(side.loc[in_bin, quantity].dropna().to_numpy(np.float64), confidence)
                 for side in (a, b)
             )
             rows.append(
@@ -255,10 +255,10 @@ def costs_by_bin(
 
 
 def median_of(values: Floats, confidence: float) -> Median | None:
-    """Return the median with the order statistics that enclose it with ``confidence``.
+    """Return the median and the order statistics that enclose it with ``confidence``.
 
-    Without an assumption on the distribution (David and Nagaraja 2003, Order Statistics, 7.1). Of
-    so few values that the smallest and the largest do not, there are no limits.
+    Distribution-free (David and Nagaraja 2003, Order Statistics, 7.1). There are no limits if the
+    values are so few that even the smallest and the largest do not enclose it.
     """
     if not len(values):
         return None
@@ -272,7 +272,7 @@ def median_of(values: Floats, confidence: float) -> Median | None:
 
 
 def saving_sentence(kv: KvPolicy, equal: EqualScore, saved: float | None) -> str:
-    """Return a sentence on the savings at equal score, and up to which length they hold."""
+    """Return a sentence on the savings at equal score and the length up to which they hold."""
     meaning = f"mean drop below {equal.margin:g} in every length window"
     if equal.tokens is None:
         memory = "" if saved is None else f"; it {_saves(saved)} of the cache"
@@ -297,27 +297,27 @@ def _saves(saved: float) -> str:
 
 EQUAL_MARGIN = 0.1
 LEAST_DOCUMENTS = 50
-"""With fewer than 39, a drop of 0.1 stays possible even where no answer changed."""
+"""Below 39 documents, a drop of 0.1 cannot be ruled out even if no answer changed."""
 MOST_WINDOWS = 5
-"""More documents make the windows larger: smaller drops are then set apart from the margin."""
+"""With more documents the windows grow instead, to resolve smaller drops below the margin."""
 _BETA = 0.005
 _GRID = 21
 
 
 def equal_score(pairs: Pairs, margin: float, confidence: float) -> EqualScore:
-    """Return the windows of paired documents and the length up to which all of them are equal.
+    """Return windows of paired documents and the length up to which all of them score equally.
 
     The documents are cut into windows of at least `LEAST_DOCUMENTS`, in order of length. In each,
-    the hypothesis is that the mean drop A minus B reaches the margin. The windows are tested from
-    the shortest on, at the same level, until one is not rejected: like a fixed hierarchy, the
+    the null hypothesis is that the mean drop A minus B reaches the margin. The windows are tested
+    from the shortest on, at the same level, until one is not rejected: as a fixed sequence, the
     level holds for all of them together (Maurer, Hothorn and Lehmacher 1995, in:
     Vollmar (ed.), Biometrie in der chemisch-pharmazeutischen Industrie 6). A window in which A
-    itself scores no more than the margin ends the claim, too: nothing could drop by the margin
-    there.
+    itself scores no more than the margin also ends the claim, because its score cannot drop by the
+    margin.
 
     Args:
-        margin: a mean drop below it counts as equal, in units of the score; above 0, below 1.
-        confidence: of the statement over all windows, one-sided.
+        margin: a smaller mean drop counts as equal, in units of the score; above 0, below 1.
+        confidence: one-sided confidence of the statement over all windows.
     """
     drops = (pairs.a.s - pairs.b.s) / pairs.a.n
     windows: list[EqualWindow] = []
@@ -344,7 +344,7 @@ def equal_score(pairs: Pairs, margin: float, confidence: float) -> EqualScore:
 
 
 def _windows(pairs: Pairs) -> list[np.ndarray]:
-    """Documents of each window as masks (D); those of one length are in one window."""
+    """Return a document mask (D) per window; documents of one length share a window."""
     documents = len(pairs.a.n)
     count = min(max(documents // LEAST_DOCUMENTS, 1), MOST_WINDOWS)
     place = rank_groups(np.ones(documents), count)
@@ -354,13 +354,13 @@ def _windows(pairs: Pairs) -> list[np.ndarray]:
 
 
 def drop_p_value(drops: Floats, margin: float, beta: float = _BETA) -> float:
-    """P-value of the hypothesis that the mean drop is at least ``margin``.
+    """Return the p-value of the hypothesis that the mean drop is at least ``margin``.
 
-    Exact for drops that are -1, 0 or 1: the probability of a sum as low as theirs under a trinomial
-    distribution of mean ``margin``, at the least favourable share of gains. That share is searched
-    below a limit of confidence 1 - ``beta`` on the share of changed documents, and ``beta`` added
-    (Berger and Boos 1994, JASA 89, 1012-1016). Of all drops in [-1, 1] with the same mean and the
-    same mean size, those three values vary most, so that others are judged as if they were such.
+    Exact for drops of -1, 0 or 1: the probability of a sum at most as large under a trinomial
+    distribution with mean ``margin``, at the least favourable share of gains. This is searched
+    below a limit of confidence 1 - ``beta`` on the share of changed documents; ``beta`` is added
+    (Berger and Boos 1994, JASA 89, 1012-1016). For all drops in [-1, 1] with the same mean and the
+    same mean size, these three values have the largest variance, so the test is conservative.
 
     Args:
         drops: A minus B of each document, in [-1, 1] (D).
@@ -368,11 +368,11 @@ def drop_p_value(drops: Floats, margin: float, beta: float = _BETA) -> float:
     from scipy.special import betaincinv
 
     count = len(drops)
-    changed = float(np.abs(drops).sum())
-    most = 1.0 if changed >= count else float(betaincinv(changed + 1, count - changed, 1.0 - beta))
+    changes = float(np.abs(drops).sum())
+    most = 1.0 if changes >= count else float(betaincinv(changes + 1, count - changes, 1.0 - beta))
     gains = np.linspace(0.0, max(0.5 * (most - margin), 0.0), _GRID)
     gains = gains[margin + 2.0 * gains <= 1.0]
-    if not len(gains) or most < margin:  # so many changes as the margin takes are excluded
+    if not len(gains) or most < margin:  # as many changes as the margin requires are ruled out
         return beta
     reached = int(np.ceil(float(drops.sum()) - 1e-9))
     worst = max(_below(count, margin + gain, gain, reached) for gain in gains)
@@ -380,7 +380,7 @@ def drop_p_value(drops: Floats, margin: float, beta: float = _BETA) -> float:
 
 
 def _below(count: int, loss: float, gain: float, reached: int) -> float:
-    """P(losses - gains <= ``reached``) among ``count`` documents, each lost or gained so likely."""
+    """Return P(losses - gains <= ``reached``) for ``count`` documents with these probabilities."""
     size = 2 * count + 1
     step = np.zeros(size)
     step[[0, 1, -1]] = 1.0 - loss - gain, loss, gain

@@ -1,7 +1,7 @@
-"""All KV policies of one model: each against the whole cache, and against the control.
+"""Comparison of all KV policies of one model with the whole cache and with the control.
 
-The policy `random` keeps entries by lot. One that scores no better than it, at the same budget and
-on the same examples, does not choose.
+The control, policy `random`, keeps entries at random. A policy that scores no better at the same
+budget, on the same examples, does not select useful entries.
 """
 
 from __future__ import annotations
@@ -34,10 +34,9 @@ CONTROL = "random"
 
 @dataclass(frozen=True, slots=True)
 class LossAt:
-    """The length at which the tolerance of the whole cache's baseline is lost, which the cap stays
-    below.
+    """The length at which the score has lost the tolerance, relative to the whole cache's baseline.
 
-    None: not within the measured lengths, for an end of the interval as well.
+    The cap stays below it. None, also for an end of the interval: not within the measured lengths.
     """
 
     tokens: int | None
@@ -47,7 +46,7 @@ class LossAt:
 
 @dataclass(frozen=True, slots=True)
 class AgainstRandom:
-    """A policy's mean score less that of `random` at the same budget; p over all policies."""
+    """A policy's mean score minus `random`'s at the same budget; p is adjusted for all policies."""
 
     difference: float
     ci_low: float
@@ -58,10 +57,10 @@ class AgainstRandom:
 
 @dataclass(frozen=True, slots=True)
 class KvMember:
-    """One policy at one budget. ``comparison``: with the model that it is compared with, as B.
+    """One policy at one budget. ``comparison``: its comparison, as B, with the reference model.
 
-    ``cap_tokens`` and ``loss`` are about that model's baseline; ``baseline`` is the policy's own.
-    ``shortest_tokens``: of the documents that both answered.
+    ``cap_tokens`` and ``loss`` refer to the reference's baseline; ``baseline`` is the policy's own.
+    ``shortest_tokens``: length of the shortest document that both answered.
     """
 
     model: str
@@ -78,7 +77,7 @@ class KvMember:
 
 @dataclass(frozen=True, slots=True)
 class KvFamily:
-    """Policies of one model on the same examples; policies that keep everything come first."""
+    """Policies of one model on the same examples; those that keep the whole cache come first."""
 
     base: str
     members: Sequence[KvMember]
@@ -93,11 +92,11 @@ def kv_family(
     bins: Sequence[LengthBin],
     settings: AnalysisSettings,
 ) -> KvFamily:
-    """Return the comparison of all policies of one base.
+    """Compare all policies of one base model.
 
     Args:
-        measured: the models of one base, each with its result and ``kv``.
-        baselines: model -> its comparison model; models that keep everything have none.
+        measured: the models with the same base, each with its result and ``kv``.
+        baselines: model -> its reference model; models that keep the whole cache have none.
     """
     by_name = {model.name: model for model in measured}
     random = _against_random(measured, bins, settings)
@@ -126,9 +125,9 @@ def kv_family(
             )
         )
     members.sort(key=lambda member: _rank(member.kv))
-    first = measured[0]
-    assert first.kv is not None
-    return KvFamily(first.kv.base, members, max(longest), settings.tolerance, settings.confidence)
+    head = measured[0]
+    assert head.kv is not None
+    return KvFamily(head.kv.base, members, max(longest), settings.tolerance, settings.confidence)
 
 
 def _cap(one: Measured, comparison: Comparison | None) -> int | None:
@@ -155,7 +154,7 @@ def _rank(kv: KvPolicy) -> tuple[bool, bool, str, float]:
 def _against_random(
     measured: Sequence[Measured], bins: Sequence[LengthBin], settings: AnalysisSettings
 ) -> dict[str, AgainstRandom]:
-    """Each policy with a budget at which `random` was measured, too; p-values by Holm (1979)."""
+    """Compare each policy with `random` at the same budget; adjust p-values by Holm (1979)."""
     controls = {m.kv.budget: m for m in measured if m.kv and m.kv.policy == CONTROL}
     differences: dict[str, tuple[float, float, float, float]] = {}
     for model in measured:

@@ -1,50 +1,50 @@
-"""Times of calls over length: each bin's, the slowdown that a limit allows, and regressions.
+"""Call times over length: per bin, against the user's limit, and slowdowns.
 
-Telemetry of each bin shows what length alone does not explain. `joint_cap` is the cap that both
-scores and times respect.
+Telemetry of each bin shows the time that length does not explain. `joint_cap` is the cap that
+satisfies both scores and times.
 
-Limit on the time to the first token (`latency_limit`): up to which length its 95th percentile by
-length keeps to it. At each measured length, the times of 59 neighbouring documents are scaled to
-that length by the law of time over length (`fit_length_law`). The largest of 59 values exceeds
-their 95th percentile with 95% confidence whatever their distribution, and the 53rd lies below it
-(order statistics: David and Nagaraja 2003, Order Statistics, section 7.1). The limit is kept up to
-the last length before the first upper bound above it, from the documents around each length; it is
-exceeded from the length on from which all lower bounds are above it, from the documents up to each
-length, so that slow ones beyond do not count. Either is one test at the true length: there is
-nothing to adjust. A call that failed on the way has no first token: it is later than any limit.
+Limit on the time to the first token (`latency_limit`): the length up to which its 95th percentile
+meets the limit. At each measured length, the times of 59 neighbouring documents are scaled to that
+length by the law of time over length (`fit_length_law`). The largest of 59 values exceeds their
+95th percentile with 95% confidence for any distribution, and the 53rd lies below it (order
+statistics: David and Nagaraja 2003, Order Statistics, section 7.1). The limit is met up to the last
+length before the first upper bound above it, from the documents around each length. It is exceeded
+from the length at which all lower bounds begin to exceed it, from the documents up to each length,
+so that slow documents beyond do not count. Each is one test at the true length, without adjustment.
+A call that failed in transit has no first token: it exceeds every limit.
 
-Slowdown (`find_slowdown`): from which length on calls take longer than their length explains, a
+Slowdown (`find_slowdown`): the length beyond which calls take longer than their length explains, a
 change point in the times. Times follow log y = log(a + b L + c L^2) + delta [L > t] + noise, with
 a, b, c >= 0 (from `fit_length_law`) and a slowdown by the factor exp(delta) > 1 beyond some length
-t. The law is free on both sides of the question: a slowdown is what no such law can explain,
+t. The law is fitted with and without a slowdown: a slowdown is a change that no such law explains,
 however steep.
 
 *Is there one?* A score test. Let r be the log residuals of the best law without a slowdown, limited
 to three robust SDs so that a stall counts as one late call and no more, and J the derivatives of
-the law. For every admissible t the step [L > t], less what J can imitate, is correlated with r; the
-largest correlation over all t is the statistic, so that it is one test however many places there
-are. Its null distribution permutes r over the calls, less what J can imitate (residual permutation:
+the law. For every admissible t the step [L > t], projected orthogonally to J, is correlated with r;
+the largest correlation over all t is the statistic, which makes it one test for any number of
+places. Its null distribution permutes r over the calls, projected likewise (residual permutation:
 Freedman and Lane 1983, Journal of Business and Economic Statistics 1, 292-298).
 
-*Where?* The whole model is fitted at 40 places and then at up to 60 around the likely ones
+*Where?* The full model is fitted at 40 places and then at up to 60 around the likely ones
 (Levenberg-Marquardt over log a, log b, log c and delta, all places at once). The best place has the
-least sum of squares; the confidence set are the places whose sum is larger by at most 7.35 residual
-variances, the limit that is used for scores: likelihoods of change points are not regular.
+least sum of squares; the confidence set contains the places whose sum is larger by at most 7.35
+residual variances, the limit used for scores: likelihoods of change points are not regular.
 
-Assumes noise that is alike, in relative terms, at all lengths. ``benchmarks/latency_caps.py``
-measures how often this length, and that of the limit, is wrong.
+Assumes equal relative noise at all lengths. ``benchmarks/latency_caps.py`` measures how often this
+length, and the length of the limit, are wrong.
 
-Law of time over length (`fit_length_law`): the time a call of a given length usually takes, a line
-or parabola that stalls do not bend. Prefill costs a fixed part, one in proportion to the length
-(the weights) and one in proportion to its square (attention), so the law is a + b L + c L^2 with
-a, b, c >= 0. It is fitted by least trimmed squares of the relative error: the half of the calls
-that agree best decides, whatever the others do (Rousseeuw 1984, JASA 79, 871-880; by concentration
-steps from small random subsets: Rousseeuw and Van Driessen 2006, Data Mining and Knowledge
-Discovery 12, 29-45). A reweighted step over all calls that lie within 2.5 SDs follows.
+Law of time over length (`fit_length_law`): the usual time of a call of a given length, a line or
+parabola that is robust to stalls. Prefill has a fixed cost, a cost proportional to the length (the
+weights) and a cost proportional to its square (attention), so the law is a + b L + c L^2 with
+a, b, c >= 0. It is fitted by least trimmed squares of the relative error: only the half of the
+calls that agree best determines it (Rousseeuw 1984, JASA 79, 871-880; by concentration steps from
+small random subsets: Rousseeuw and Van Driessen 2006, Data Mining and Knowledge Discovery 12,
+29-45). A reweighted fit over all calls within 2.5 SDs follows.
 
-The simplest of a, a + b L and the whole law is taken whose best half scatters at most 1.15 times as
-much as that of the whole law: a parabola would bend into a slow tail. Compared with the lines
-of Theil and Sen and of Siegel: `benchmarks/latency_canary.py`.
+The law is the simplest of a, a + b L and the full law whose best half scatters at most 1.15 times
+as much as with the full law, because a parabola would follow a slow tail. For a comparison with
+the lines of Theil and Sen and of Siegel, see `benchmarks/latency_canary.py`.
 """
 
 from __future__ import annotations
@@ -77,29 +77,29 @@ if TYPE_CHECKING:
 
 KINDS = {"ttft": "time to first token", "duration": "time to the full answer"}
 NOT_OURS = 0.10
-"""A call is left out where more than this share of its prompt came from a cache, or where it waited
-in the engine for more than this share of its time."""
+"""A call is left out if more than this share of its prompt came from a cache, or if it waited in
+the engine for more than this share of its time."""
 OWN_LAG_MS = 25.0
-"""Or where it may have waited longer for our own event loop: the same time for all, since a share
-of each call's own would keep the late calls on long documents and drop those on short ones."""
+"""A call is left out if it may have waited longer for our event loop. This is an absolute time,
+because a share of each call's time would drop more calls on short documents."""
 
 
 def summary(values: Floats) -> Times | None:
-    """Median, 95th percentile and SD (population) of times in ms; ``None`` without any."""
-    known = values[np.isfinite(values)]
-    if not len(known):
+    """Return median, 95th percentile and SD (population) of times in ms; ``None`` if empty."""
+    known_values = values[np.isfinite(values)]
+    if not len(known_values):
         return None
-    p50, p95 = np.quantile(known, (0.5, 0.95))
-    return Times(float(p50), float(p95), float(known.std()))
+    p50, p95 = np.quantile(known_values, (0.5, 0.95))
+    return Times(float(p50), float(p95), float(known_values.std()))
 
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """One kind of time (``ttft`` or ``duration``) of all calls of a model against their length.
+    """Times of one kind (``ttft`` or ``duration``) of a model's calls, against their length.
 
-    ``excess``: each call's time over what the law gives for its length, minus 1; ``late_ms``: less
-    that; NaN where the call was left out or there is no law. ``excluded``: calls left out by
-    reason, the first that fits.
+    ``excess``: each call's time divided by the law's value for its length, minus 1; ``late_ms``:
+    the difference instead. Both are NaN if the call was left out or there is no law. ``excluded``:
+    number of calls left out, by the first reason that applies.
     """
 
     excess: Floats
@@ -109,28 +109,28 @@ class Canary:
     excluded: ExcludedCalls
 
     def latency(self) -> Latency | None:
-        """The law and its evidence; ``None`` where no time was measured."""
+        """Return the law and its evidence; ``None`` if no time was measured."""
         if not self.calls and self.excluded == ExcludedCalls(0, 0, 0):
             return None
         return Latency(self.law, self.calls, self.excluded)
 
 
 def canaries_of(sample: Sample) -> dict[str, Canary]:
-    """Times of all answered calls against the length of their documents, by kind."""
+    """Return times of all answered calls against the length of their documents, by kind."""
     return {kind: _canary(sample.calls, kind) for kind in KINDS}
 
 
 def _canary(calls: pd.DataFrame, kind: str) -> Canary:
     ms = calls[f"{kind}_ms"].where(calls["answered"]).to_numpy(np.float64)
-    there = np.isfinite(ms) & (ms > 0)
-    tolerated = NOT_OURS * np.where(there, ms, np.nan)
-    # Comparisons with NaN are false: an unknown value excludes nothing.
+    has_time = np.isfinite(ms) & (ms > 0)
+    tolerated = NOT_OURS * np.where(has_time, ms, np.nan)
+    # Comparisons with NaN are false: an unknown value excludes no call.
     reasons = {
         "cached": _above(calls["cached_tokens"], NOT_OURS * calls["prompt_tokens"]),
         "queued": _above(calls["queue_ms"], tolerated),
         "own_queue": _above(calls["loop_lag_ms"], OWN_LAG_MS),
     }
-    usable, excluded = there, dict.fromkeys(reasons, 0)
+    usable, excluded = has_time, dict.fromkeys(reasons, 0)
     for reason, applies in reasons.items():
         excluded[reason] = int((usable & applies).sum())
         usable = usable & ~applies
@@ -148,42 +148,42 @@ def _above(column: pd.Series[Any], limit: Any) -> Bools:
 
 
 def spread_of(excess: Floats, late_ms: Floats) -> Excess | None:
-    """Median excess of a bin's calls, its 95% interval, and their interquartile range.
+    """Return the median excess of a bin's calls with its 95% interval, and the interquartile range.
 
-    The interval is the exact one by order statistics, ``None`` below six calls (David and Nagaraja
-    2003, Order Statistics, section 7.1). ``None`` for a bin without a usable call.
+    The interval is exact, by order statistics; ``None`` below six calls (David and Nagaraja 2003,
+    Order Statistics, section 7.1). ``None`` for a bin without usable calls.
     """
-    known = np.sort(excess[np.isfinite(excess)])
-    n = len(known)
+    known_values = np.sort(excess[np.isfinite(excess)])
+    n = len(known_values)
     if not n:
         return None
-    q25, median, q75 = np.quantile(known, (0.25, 0.5, 0.75))
+    q25, median, q75 = np.quantile(known_values, (0.25, 0.5, 0.75))
     # The largest rank r whose order statistics r and n + 1 - r hold the median in at least 95%:
     # P(fewer than r of n lie below the median) <= 2.5%.
     rank = binomial_quantile(0.025, n, 0.5)
     return Excess(
         n=n,
         median=float(median),
-        ci_low=float(known[rank - 1]) if rank else None,
-        ci_high=float(known[n - rank]) if rank else None,
+        ci_low=float(known_values[rank - 1]) if rank else None,
+        ci_high=float(known_values[n - rank]) if rank else None,
         iqr=float(q75 - q25),
         median_ms=float(np.nanmedian(late_ms)),
     )
 
 
 ERROR_SHARE = 0.5
-"""Share of the error rate at which times are tested: a slowdown of a half is found at far less
-(``benchmarks/latency_caps.py``), so the other half would buy nothing but false caps."""
+"""Share of the error rate used to test times: it suffices to detect a slowdown by half
+(``benchmarks/latency_caps.py``), so a higher level would only add false caps."""
 WORTH_A_WARNING, WORTH_MS = 0.25, 50.0
-"""A delay that a user notices: at least this share, and as much time."""
+"""Least delay that a user notices, as a share and in ms; both must be reached."""
 KNOWN_WITHIN = 4.0
-"""Factor of length within which a slowdown's place must be known to limit a cap."""
+"""Largest uncertainty of a slowdown's place, as a factor of length, at which it limits a cap."""
 
 
 def slowdowns_of(
     sample: Sample, canaries: Mapping[str, Canary], settings: AnalysisSettings
 ) -> SlowdownByKind:
-    """The test per kind of time, over the calls that its law rests on; ``None``: not testable."""
+    """Return the test per kind of time, on the calls that its law uses; ``None``: not testable."""
     calls = sample.calls
     lengths = calls["length_tokens"].to_numpy(np.float64)
     documents = sample.document_of_calls()
@@ -204,9 +204,9 @@ def slowdowns_of(
 
 
 def by_document(lengths: Floats, ms: Floats, document: Ints) -> tuple[Floats, Floats]:
-    """Length and geometric mean time of each document: calls on one document are late together.
+    """Return each document's length and geometric mean time; its calls are correlated.
 
-    ``document``: a number for each, the same for all calls on it (N).
+    ``document``: document number of each call (N).
     """
     _, first, unit = np.unique(document, return_index=True, return_inverse=True)
     mean = np.bincount(unit, weights=np.log(ms)) / np.maximum(np.bincount(unit), 1)
@@ -214,7 +214,7 @@ def by_document(lengths: Floats, ms: Floats, document: Ints) -> tuple[Floats, Fl
 
 
 def slowdown_sentences(tests: SlowdownByKind) -> list[str]:
-    """A sentence per kind of time that has a slowdown."""
+    """Return a sentence per kind of time with a slowdown."""
     sentences = []
     for kind, words in KINDS.items():
         test = getattr(tests, kind)
@@ -231,9 +231,9 @@ def slowdown_sentences(tests: SlowdownByKind) -> list[str]:
 
 
 def noticed(test: SlowdownTest) -> Slowdown | None:
-    """The slowdown, if it is one that a user notices at a length that is known.
+    """Return the slowdown if a user would notice it and its place is known, else None.
 
-    At least 25% and 50 ms, its place within a factor of 4; else it is a row in a table.
+    It must be at least 25% and 50 ms, with its place known within a factor of 4.
     """
     slow = test.slowdown
     if slow is None or slow.excess < WORTH_A_WARNING or (slow.excess_ms or 0.0) < WORTH_MS:
@@ -244,11 +244,11 @@ def noticed(test: SlowdownTest) -> Slowdown | None:
 def joint_cap(
     accuracy_cap: int | None, test: SlowdownTest | None, limit: LatencyLimit | None = None
 ) -> JointCap | None:
-    """The ``joint_cap`` of ``cliffs.json``; ``None`` without a limit where no time can be tested.
+    """Return the ``joint_cap`` of ``cliffs.json``; None without a limit and without testable times.
 
-    The smaller of the certified cap of the scores and, with the user's ``limit``, the length up to
-    which it is kept; without one, the longest length before the first likely place of a slowdown
-    that is `noticed`. Without a cap of the scores there is none: speed makes no length safe.
+    It is the smaller of the scores' certified cap and, with the user's ``limit``, the length up to
+    which it is met; without a limit, the longest length before the first likely place of a slowdown
+    that is `noticed`. If the scores allow no cap, neither does speed.
     """
     if limit is None and test is None:
         return None
@@ -263,14 +263,14 @@ def joint_cap(
 
 
 SHARE = 0.95
-"""Of the calls that keep to the limit."""
+"""Share of the calls that must meet the limit."""
 
 
 def latency_limit(sample: Sample, settings: AnalysisSettings) -> LatencyLimit | None:
-    """How far the answered calls keep to the user's limit; ``None`` where there is none.
+    """Return the length up to which answered calls meet the user's limit; None without a limit.
 
-    Left out are calls with more than a tenth of the prompt from a cache, and those that may have
-    waited for our own event loop. Waiting in the engine's queue counts: a user waits, too.
+    Leaves out calls with more than a tenth of the prompt from a cache, and calls that may have
+    waited for our event loop. Waiting in the engine's queue counts, because a user waits too.
     """
     if settings.ttft_limit_ms is None:
         return None
@@ -289,9 +289,9 @@ def latency_limit(sample: Sample, settings: AnalysisSettings) -> LatencyLimit | 
 def judge_limit(
     length_tokens: Floats, ms: Floats, document: Ints, limit_ms: float, confidence: float
 ) -> LatencyLimit:
-    """How far times ``ms`` > 0 (N), infinite where no token came, keep to ``limit_ms``.
+    """Return how far times ``ms`` > 0 (N), infinite if no token came, meet ``limit_ms``.
 
-    ``document``: a number for each document, the same for all calls on it (N).
+    ``document``: document number of each call (N).
     """
     order = np.lexsort((document, length_tokens))
     lengths, times, document = length_tokens[order], ms[order], document[order]
@@ -315,8 +315,8 @@ def judge_limit(
         low = near[max(int(lower * len(near)), 1) - 1]
         bounds[row] = low, ratio[end[other] : end[other + window]].max()
     bounds *= normal[:, None]
-    late = np.flatnonzero(bounds[:, 1] > limit_ms)
-    last = late[0] - 1 if len(late) else len(at) - 1
+    is_late = np.flatnonzero(bounds[:, 1] > limit_ms)
+    last = is_late[0] - 1 if len(is_late) else len(at) - 1
     exceeded = 1 + np.flatnonzero(bounds[:, 0] <= limit_ms).max(initial=-1)
     return LatencyLimit(
         limit_ms,
@@ -328,19 +328,19 @@ def judge_limit(
 
 
 def least_documents(confidence: float) -> int:
-    """The fewest documents of which the largest time is an upper bound of the percentile."""
+    """Return the fewest documents whose largest time is an upper bound of the percentile."""
     return int(np.ceil(np.log(1.0 - confidence) / np.log(SHARE)))
 
 
 def _rank_below(count: int, confidence: float) -> int:
-    """The largest rank of ``count`` values that lies below the percentile; 0 where none does."""
+    """Return the largest rank of ``count`` values below the percentile; 0 if there is none."""
     return binomial_quantile(1.0 - confidence, count, SHARE)
 
 
 LEAST_CALLS = 30
 LEAST_SLOWDOWN = 0.10
-"""A slowdown that may be below a tenth is none, however certain: no server follows the law to the
-percent (prefill in chunks, L log L), and with many calls every departure from it is significant."""
+"""A slowdown that may be below a tenth is ignored, however certain: no server follows the law
+exactly (chunked prefill, L log L), and with many calls every departure is significant."""
 _LEAST_BEFORE, _LEAST_AFTER = 0.15, 0.04
 _LEAST_SIDE = 6
 _MOST_PLACES = 200
@@ -355,9 +355,9 @@ def find_slowdown(
 ) -> SlowdownTest | None:
     """Test the times ``ms`` > 0 (N) of documents of ``length_tokens`` (N) for a slowdown.
 
-    ``None`` where nothing can be tested: fewer than 30 calls, or no admissible place. A place has
-    max(6, 15%) of the calls before it and max(6, 4%) after it, and parts no equal lengths. A
-    slowdown is reported where p <= ``alpha`` and its interval lies above a tenth.
+    ``None`` if there are fewer than 30 calls or no admissible place. A place has max(6, 15%) of the
+    calls before it and max(6, 4%) after it, and does not separate equal lengths. A slowdown is
+    reported if p <= ``alpha`` and its interval lies above a tenth.
     """
     if len(ms) < LEAST_CALLS:
         return None
@@ -370,8 +370,8 @@ def find_slowdown(
         return None
     design: Floats = np.vander(lengths / lengths.max(), 3, increasing=True)
     start = _start(design, log_ms)
-    none = np.zeros((1, len(lengths)))
-    law, _, _ = _fit(design, log_ms, none, start)
+    no_slowdown = np.zeros((1, len(lengths)))
+    law, _, _ = _fit(design, log_ms, no_slowdown, start)
     residual = log_ms - np.log(_law(design, law))[0]
     robust_sd = 1.4826 * float(np.median(np.abs(residual - np.median(residual))))
     limit = max(_STALL_SD * robust_sd, 1e-9)
@@ -384,7 +384,7 @@ def find_slowdown(
 
 
 def _places(lengths: Floats) -> Ints:
-    """Indices of the first slow call that are admissible."""
+    """Return the admissible indices of the first slow call."""
     count = len(lengths)
     change = np.flatnonzero(np.diff(lengths) > 0) + 1
     least = max(_LEAST_SIDE, _LEAST_BEFORE * count)
@@ -396,12 +396,12 @@ def _places(lengths: Floats) -> Ints:
 
 
 def _law(design: Floats, theta: Floats) -> Floats:
-    """a + b L + c L^2 of parameter sets (K, 3) at all calls: (K, N)."""
+    """Return a + b L + c L^2 for parameter sets (K, 3) at all calls: (K, N)."""
     return np.exp(theta) @ design.T
 
 
 def _start(design: Floats, log_ms: Floats) -> Floats:
-    """Log coefficients (1, 3) that share the median time at median length between the terms."""
+    """Return log coefficients (1, 3) that split the median time at median length among terms."""
     middle = np.median(np.exp(log_ms)[:, None] / design, axis=0)
     return np.log(np.maximum(middle / 3.0, 1e-12))[None, :]
 
@@ -409,10 +409,10 @@ def _start(design: Floats, log_ms: Floats) -> Floats:
 def _fit(
     design: Floats, log_ms: Floats, step: Floats, theta: Floats, delta: bool = False
 ) -> tuple[Floats, Floats, Floats]:
-    """Least squares of the logs for K steps (K, N) at once, from ``theta`` (K or 1, 3).
+    """Fit K steps (K, N) at once by least squares of the logs, starting at ``theta`` (K or 1, 3).
 
     Returns log coefficients (K, 3), log factors of the slowdown (K) and sums of squares (K).
-    Coefficients that want to vanish run to a floor far below every time.
+    Coefficients that tend to 0 stop at a floor far below every time.
     """
     count = len(step)
     theta = np.broadcast_to(theta, (count, 3)).copy()
@@ -451,7 +451,7 @@ def _fit(
 def _chance(
     design: Floats, law: Floats, residual: Floats, beyond: Floats, permutations: int, seed: int
 ) -> float:
-    """Permutation p-value of the largest score for a slowdown, over all places."""
+    """Return the permutation p-value of the largest score for a slowdown, over all places."""
     slopes = design / _law(design, law)[0][:, None]
     basis, singular, _ = np.linalg.svd(slopes / np.linalg.norm(slopes, axis=0), full_matrices=False)
     basis = basis[:, singular > 1e-8 * singular[0]]
@@ -483,12 +483,12 @@ def _locate(
     law: Floats,
     p_value: float,
 ) -> Slowdown | None:
-    """The most likely place, those nearly as likely, and the factor beyond it."""
+    """Return the most likely place, the confidence set of places, and the factor beyond."""
     beyond = (np.arange(len(lengths)) >= places[:, None]).astype(np.float64)
     some = np.unique(np.linspace(0, len(places) - 1, _COARSE_PLACES).round().astype(np.int64))
     theta, shift, sums = _fit(design, log_ms, beyond[some], law, delta=True)
-    # Then with stalls limited against the fit that has the change (against the plain law the slow
-    # calls themselves would be cut), and at the places around those that are left.
+    # Then limit stalls relative to the fit with the change (relative to the plain law the slow
+    # calls themselves would be cut), at places around the remaining ones.
     best = int(np.argmin(sums))
     if np.expm1(shift[best]) < 0.5 * LEAST_SLOWDOWN:
         return None
@@ -521,7 +521,7 @@ def _locate(
     def before(place: int) -> int:
         return int(lengths[places[place] - 1])
 
-    # In ms where a cap would lie, which is where a user would notice.
+    # In ms at the length of a cap, where a user would notice.
     normal_ms = float(_law(design, theta[best : best + 1])[0][places[likely[0]]])
     return Slowdown(
         p_value,
@@ -541,24 +541,24 @@ _HALF = 0.5
 _STARTS, _KEPT_STARTS, _STEPS = 60, 5, 20
 _SIMPLER = 1.15
 _CUTOFF_SD = 2.5
-"""Of more calls, so many spread over all lengths are fitted: it is a median that is wanted."""
+"""Most calls to fit; of more, an even sample over all lengths suffices for a median."""
 _EXACT = 1e-9
-"""A relative error below this is none."""
+"""A smaller relative error counts as 0."""
 
 
 class LengthLaw(FittedLaw):
-    """``base_ms`` + ``ms_per_1k`` K + ``ms_per_1k_squared`` K^2 with K = length in 1,000 tokens."""
+    """The law ``base_ms`` + ``ms_per_1k`` K + ``ms_per_1k_squared`` K^2, K = 1,000 tokens."""
 
     def __call__(self, length_tokens: Floats) -> Floats:
-        """Time in ms at each length; above 0."""
+        """Return the time in ms at each length; above 0."""
         k = np.asarray(length_tokens, dtype=np.float64) / 1_000
         return self.base_ms + self.ms_per_1k * k + self.ms_per_1k_squared * k**2
 
 
 def fit_length_law(length_tokens: Floats, ms: Floats) -> LengthLaw | None:
-    """The law of finite times ``ms`` > 0; arrays of one length.
+    """Fit the law to finite times ``ms`` > 0; arrays of equal length.
 
-    ``None`` with fewer than 12 calls or 4 different lengths. The same arrays give the same law.
+    ``None`` with fewer than 12 calls or 4 distinct lengths. The same arrays give the same law.
     """
     if len(ms) < LEAST_CALLS_OF_A_FIT or len(np.unique(length_tokens)) < LEAST_LENGTHS:
         return None
@@ -579,7 +579,7 @@ def fit_length_law(length_tokens: Floats, ms: Floats) -> LengthLaw | None:
 
 
 def _trimmed(relative: Floats) -> tuple[float, Floats]:
-    """Scatter of the best half (root mean square, relative) and the coefficients that give it."""
+    """Return the best half's scatter (root mean square, relative) and the coefficients."""
     rng = np.random.default_rng(0)
     calls, terms = relative.shape
     half = max(int(np.ceil(_HALF * calls)), terms + 1)
@@ -610,14 +610,14 @@ def _trimmed(relative: Floats) -> tuple[float, Floats]:
 
 
 def _least_squares(relative: Floats, target: Floats | None = None) -> Floats:
-    """Coefficients >= 0 that bring ``relative @ beta`` closest to ``target`` (default: ones)."""
+    """Return beta >= 0 with ``relative @ beta`` closest to ``target`` (default: ones)."""
     from scipy.optimize import nnls
 
     return nnls(relative, np.ones(len(relative)) if target is None else target)[0]
 
 
 def _reweighted(design: Floats, times: Floats, beta: Floats) -> Floats:
-    """Least squares over all calls near the trimmed fit, so that their median lies on the law."""
+    """Refit to all calls near the trimmed fit, so that their median lies on the law."""
     from scipy.special import ndtri
 
     def ratio(of: Floats) -> Floats:

@@ -1,11 +1,11 @@
-"""The profile of one model, assembled: `metrics.json` and `cliffs.json`.
+"""Assembly of one model's profile: `metrics.json` and `cliffs.json`.
 
-A table of mean scores by length, without the answers behind it, gives the same kind of result
-(`profile_table`). Every table gets what the means alone show: other people's definitions
-(`robustness.effective_lengths`). A verdict needs to know how sure a mean is. Where every length
-states its n, the n are taken as independent examples scored 0 or 1 with the stated mean: no scores
-in [0, 1] of that mean scatter more, so graded scores only get more caution than they need.
-Questions that share a document do scatter more, and no table shows it: the result says so.
+A table of mean scores by length, without the underlying answers, gives the same kind of result
+(`profile_table`). Every table gets the published definitions, which need only means
+(`robustness.effective_lengths`). A verdict needs the precision of each mean. If every length states
+its n, the n are taken as independent examples scored 0 or 1 with the stated mean: scores in [0, 1]
+with that mean cannot scatter more, so the result is conservative for graded scores. Questions that
+share a document scatter more, which no table shows: the result warns about it.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.score_files.records import MeansTable
 
 MOST_EXAMPLES = 1_000_000
-"""Of more, this many represent all, in proportion: the verdict is more cautious, not slower."""
+"""Most examples of a table; a larger n is scaled down, for a more cautious verdict."""
 
 ASSUMED = (
     "The table gives only means and n: each n is taken as that many independent examples scored 0 "
@@ -112,7 +112,7 @@ ASSUMED = (
 
 
 def profile_table(table: MeansTable, settings: AnalysisSettings, context: ProfileContext) -> Cliffs:
-    """``cliffs.json`` of a table of means: one bin a length, null where a table cannot know.
+    """Return the ``cliffs.json`` of a table of means: one bin per length, null if not in a table.
 
     ``definitions`` use the table's ``base_score`` in place of the first length's mean and its
     ``threshold`` in place of .856. Without n at every length the verdict is ``insufficient_data``,
@@ -135,7 +135,7 @@ def profile_table(table: MeansTable, settings: AnalysisSettings, context: Profil
     baseline = _baseline(table, result.baseline.to_tokens if known else None, settings)
     own_warnings = [*context.warnings]
     if known:
-        # Without warnings on scores that no table has, or on definitions.
+        # Omit warnings on scores that no table has, and on definitions.
         other = ("RULER's", "NoLiMa's", "All answers of")
         of_verdict = [text for text in result.warnings if text not in context.warnings]
         own_warnings += [ASSUMED, *(text for text in of_verdict if not text.startswith(other))]
@@ -146,10 +146,10 @@ def profile_table(table: MeansTable, settings: AnalysisSettings, context: Profil
                 f"({baseline.mean:.3f}): the definitions use it, verdict and cap do not."
             )
     else:
-        without = int(np.isnan(table.n).sum())
+        missing_n = int(np.isnan(table.n).sum())
         result = replace(
             result,
-            safe_cap_reason=f"The table gives no n for {without} of its {len(table.n)} lengths: "
+            safe_cap_reason=f"The table gives no n for {missing_n} of its {len(table.n)} lengths: "
             "the means have no known precision and support neither a verdict nor a cap.",
             sensitivity=[],
         )
@@ -212,18 +212,18 @@ def _interval(
 
 
 def _baseline(table: MeansTable, to_tokens: int | None, settings: AnalysisSettings) -> Baseline:
-    """The shortest lengths that hold 15% of the examples; without n the base score or first mean.
+    """Return the baseline: the shortest 15% of the examples, or without n the base or first score.
 
     Args:
-        to_tokens: longest length of the region, ``None`` where n is unknown.
+        to_tokens: longest length of the region; ``None`` if n is unknown.
     """
     if to_tokens is None:
         mean = float(table.mean[0]) if table.base_score is None else table.base_score
         first = int(table.length_tokens[0]) if table.base_score is None else None
         return Baseline(mean, None, None, 0, first)
-    inside = table.length_tokens <= to_tokens
-    n = float(table.n[inside].sum())
-    mean = float((table.n * table.mean)[inside].sum()) / n
+    in_baseline = table.length_tokens <= to_tokens
+    n = float(table.n[in_baseline].sum())
+    mean = float((table.n * table.mean)[in_baseline].sum()) / n
     low, high = _interval(mean, n, settings)
     return Baseline(mean, low, high, int(n), to_tokens)
 
@@ -248,20 +248,20 @@ def profile_model(
     """Analyse the records of one model.
 
     Args:
-        records: columns of ``EVAL_RECORDS``, or as little as ``length_tokens`` and ``score``; any
+        records: columns of ``EVAL_RECORDS``, at least ``length_tokens`` and ``score``; in any
             order.
-        bins: of the manifest; empty takes deciles of the scored lengths.
+        bins: bins of the manifest; if empty, deciles of the scored lengths.
 
     Raises:
         ContextCliffError: the records lack a needed column or hold impossible values. Too little
-            data is no error: the verdict says so.
+            data is not an error but a verdict.
     """
     sample = clean_records(records, bins, settings.chance)
     documents = sample.documents()
     canaries = canaries_of(sample)
     rows = bin_statistics(sample, settings, canaries)
     slowdowns = slowdowns_of(sample, canaries, settings)
-    # A server that became slower over the run looks like one that is slow on long documents.
+    # A server that slowed down over the run looks like one that is slow on long documents.
     rho = length_time_correlation(sample)
     in_order = rho is not None and abs(rho) >= IN_ORDER
     slow_warnings = [] if in_order else slowdown_sentences(slowdowns)
@@ -305,7 +305,7 @@ def profile_model(
     window = context.window_tokens
     cliff, critical = _cliff(finding, window)
     missing_allow = None if unanswered is None else unanswered.cap_tokens or 0
-    # These take most of the time, and NumPy's loops let two threads use two cores.
+    # These take most of the time, and NumPy releases the GIL: two threads use two cores.
     with ThreadPoolExecutor(1) as pool:
         more = pool.submit(
             required_sample_size,
@@ -398,7 +398,7 @@ def profile_model(
 
 
 def _cliff(finding: Finding, window: int | None) -> tuple[Cliff | None, CriticalThreshold | None]:
-    """The drop and its midpoint; None of both without a drop."""
+    """Return the drop and its midpoint; None for both without a drop."""
     if (loss := finding.cliff) is None:
         return None, None
     location, low, high = loss.tokens
@@ -415,7 +415,7 @@ def _cliff(finding: Finding, window: int | None) -> tuple[Cliff | None, Critical
 
 
 def _head(sample: Sample, settings: AnalysisSettings, context: ProfileContext) -> dict[str, Any]:
-    """What both files begin with."""
+    """Return the fields at the head of both files."""
     created = context.created_at or datetime.now(UTC).isoformat(timespec="seconds")
     planned = len(sample.calls)
     unanswered = int((~sample.calls["answered"]).sum())
@@ -460,9 +460,9 @@ def _last_octave(sample: Sample, cap: int | None) -> LastOctave | None:
     if cap is None:
         return None
     lengths = sample.examples["length_tokens"]
-    inside = sample.examples[(2 * lengths > cap) & (lengths <= cap)]
-    documents = int(inside["document"].nunique()) if sample.documents_known else None
-    return LastOctave(len(inside), documents)
+    in_octave = sample.examples[(2 * lengths > cap) & (lengths <= cap)]
+    documents = int(in_octave["document"].nunique()) if sample.documents_known else None
+    return LastOctave(len(in_octave), documents)
 
 
 def _variance_signal(

@@ -1,13 +1,13 @@
-"""Scored records as the analysis takes them: settings, and the samples of one model.
+"""Analysis input: the settings, and the scored records of one model as a clean sample.
 
-Eval records become statistical units: replicates are averaged to examples, examples belong to
-documents. An example has the category of its question and its evidence.
+Evaluation records become statistical units: replicates are averaged to examples, and examples
+belong to documents. An example carries its question's categories and evidence position.
 
-The three kinds of call without an answer are set apart here, once, so that nothing downstream can
-score them: they are neither right nor wrong.
+Calls without an answer are set aside here, once, so that no later step can score them: they are
+neither right nor wrong.
 
-A million records are an ordinary input, so names are turned into ranks first: ranks sort as the
-names do, in a tenth of the time and memory.
+A million records are an ordinary input, so names are converted to ranks first: ranks sort like
+the names, in a tenth of the time and memory.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisSettings:
-    """Choices of the analysis; everything else is fixed by the method.
+    """Settings of the analysis; everything else is fixed by the method.
 
     Attributes:
-        tolerance: loss relative to the baseline that still counts as safe, 0.05..0.5.
-        confidence: of every interval and of the cap, 0.5..0.999.
+        tolerance: largest loss relative to the baseline that counts as safe, 0.05..0.5.
+        confidence: confidence of every interval and of the cap, 0.5..0.999.
         resamples: bootstrap resamples of documents, per bin.
-        seed: of every resampling; the same records and seed give the same result.
+        seed: seed of every resampling; the same records and seed give the same result.
         rolling: bins in the trailing window of ``rolling_variance``.
-        permutations: of whole documents over the lengths, for the scan's p-value; at least so many,
-            and more where the confidence needs smaller p-values.
-        baseline_share: of the examples, shortest first, that are the baseline, 0.05..0.5; published
-            error rates are for 0.15.
+        permutations: least number of permutations of documents for the scan's p-value; more are
+            drawn if the confidence needs smaller p-values.
+        baseline_share: share of the examples, shortest first, that form the baseline, 0.05..0.5;
+            published error rates are for 0.15.
         chance: mean score of guessing, 0..0.9; losses are measured above it.
-        assumption: of the cap on a model that fails at a length: ``falling``, it does not recover
-            at a longer one; ``any``, it may.
+        assumption: what the cap assumes of a model that fails at a length: ``falling``, it does
+            not recover at a longer one; ``any``, it may.
         ttft_limit_ms: the user's limit on the 95th percentile of the time to the first token.
-        second_opinions: whether `profile_model` also gives the sensitivity of the cap and what more
-            data would buy; they take most of its time and decide nothing.
+        second_opinions: whether `profile_model` also computes the cap's sensitivity and the gain
+            from more data; they take most of its time and do not affect the verdict.
 
     Raises:
         StudyError: a value is outside its range.
@@ -88,15 +88,15 @@ class AnalysisSettings:
 
 
 CATEGORIES: tuple[Category, ...] = ("task", "kind", "level", "domain", "source")
-"""Columns that may name a category."""
+"""Columns that may hold a category of the question."""
 MOST_VALUES = 50
-"""A column with more values names things, such as single files, rather than categories."""
+"""Most values of a category; a column with more identifies single items, such as files."""
 EVIDENCE = ("evidence_position", "inter_evidence_tokens")
-"""Position of a question's evidence in its document, and the distance of two pieces."""
+"""Columns on a question's evidence: its position in the document, the distance of two pieces."""
 
 
 def categories_of(records: pd.DataFrame) -> dict[str, pd.Categorical[Any]]:
-    """Columns of `CATEGORIES` with 2 to 50 values, which are in order; a missing value is ""."""
+    """Return the `CATEGORIES` columns with 2 to 50 values, sorted; a missing value is ""."""
     import pandas as pd
 
     categories: dict[str, pd.Categorical[Any]] = {}
@@ -105,7 +105,7 @@ def categories_of(records: pd.DataFrame) -> dict[str, pd.Categorical[Any]]:
             continue
         try:
             codes, unique = pd.factorize(records[name], use_na_sentinel=False)
-        except TypeError:  # lists and the like are no names
+        except TypeError:  # unhashable values such as lists are not categories
             continue
         if not 2 <= len(unique) <= MOST_VALUES:
             continue
@@ -117,17 +117,17 @@ def categories_of(records: pd.DataFrame) -> dict[str, pd.Categorical[Any]]:
 
 
 def _word(value: Any) -> str:
-    """2 and 2.0 are one level: a column of whole numbers with gaps is read as one of fractions."""
+    """Return ``value`` as text, 2.0 as "2": pandas reads integers with gaps as floats."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def average_replicates(calls: pd.DataFrame, answered: Bools) -> pd.DataFrame:
-    """One row per example: replicates averaged; a record without an id is one example."""
-    known: list[str] = [name for name in CATEGORIES if name in calls.columns]
-    known += [name for name in EVIDENCE if calls[name].notna().any()]
-    rows = calls.loc[answered, [*_OF_EXAMPLE, *known]].reset_index(drop=True)
-    # A row without an example's name is an example, one without a document's name a document of its
-    # own; those without a name come after the named.
+    """Return one row per example, replicates averaged; a record without an id is one example."""
+    columns: list[str] = [name for name in CATEGORIES if name in calls.columns]
+    columns += [name for name in EVIDENCE if calls[name].notna().any()]
+    rows = calls.loc[answered, [*_OF_EXAMPLE, *columns]].reset_index(drop=True)
+    # A row without an example id is its own example, a row without a document id its own document;
+    # rows without an id come last.
     example = _named(rows["example_id"], np.arange(len(rows)))
     document = rows["document"] = _named(rows["document_id"], example)
     width = int(example.max()) + 1 if len(example) else 1
@@ -135,9 +135,9 @@ def average_replicates(calls: pd.DataFrame, answered: Bools) -> pd.DataFrame:
     if (np.diff(np.sort(key)) > 0).all():
         examples = rows.assign(replicates=1, score_sd=np.nan)
     else:
-        same = ("document", "document_id", "example_id", *known)
+        first_columns = ("document", "document_id", "example_id", *columns)
         examples = rows.groupby(key, sort=False).agg(
-            **{name: (name, "first") for name in same},
+            **{name: (name, "first") for name in first_columns},
             **{name: (name, "min") for name in ("length_tokens", "bin_index")},
             **{name: (name, "mean") for name in ("score", "failed", "em", "f1", "contained")},
             replicates=("score", "size"),
@@ -155,7 +155,7 @@ _OF_EXAMPLE = (
 
 
 def _named(column: pd.Series[Any], otherwise: Ints) -> Ints:
-    """Ranks of the names of ``column``; where there is none, ``otherwise`` behind all names."""
+    """Return the rank of each name in ``column``; unnamed rows rank last, by ``otherwise``."""
     names, codes = column.cat.categories, column.cat.codes.to_numpy(np.int64)
     return np.where((names == "")[codes], len(names) + otherwise, codes)
 
@@ -165,10 +165,10 @@ DEFAULT_BINS = 10
 
 @dataclass(frozen=True)
 class Documents:
-    """Documents, the exchangeable unit, shortest first; arrays of length D.
+    """Documents, the exchangeable units, shortest first; arrays of length D.
 
-    ``n`` examples and ``s``, the sum of their scores; ``binary`` says that every score is 0 or 1;
-    ``chance`` is the mean score of guessing.
+    ``n``: number of examples; ``s``: sum of their scores; ``binary``: every score is 0 or 1;
+    ``chance``: mean score of guessing.
     """
 
     length_tokens: Ints
@@ -180,20 +180,20 @@ class Documents:
 
 @dataclass(frozen=True)
 class Sample:
-    """The records of one model, cleaned.
+    """The cleaned records of one model.
 
     Attributes:
         calls: every planned call, sorted, with ``answered`` and ``bin_index`` (-1: in no bin);
-            ``document_id``, ``example_id``, ``bin`` and ``failure`` are categories, "" where the
+            ``document_id``, ``example_id``, ``bin`` and ``failure`` are categories, "" if the
             records have none.
-        examples: one row per example with an answer: ``document`` (a number of its own, in the
-            order of the names), ``document_id``, ``example_id``, ``length_tokens``, ``score`` (mean
-            of its replicates), ``replicates``, ``score_sd`` (between replicates, null for one),
-            ``failed`` (share of replicates, null where unknown), ``bin_index``; of `CATEGORIES`
-            those that the records have with 2 to 50 values, of `EVIDENCE` those that they have.
-        bins: the bins that hold examples of their own, in order of length.
-        documents_known: the records name their documents.
-        warnings: sentences about records that had to be set aside.
+        examples: one row per example with an answer: ``document`` (a number, in the order of the
+            names), ``document_id``, ``example_id``, ``length_tokens``, ``score`` (mean of its
+            replicates), ``replicates``, ``score_sd`` (between replicates, null for a single one),
+            ``failed`` (share of replicates, null if unknown), ``bin_index``; the `CATEGORIES` that
+            the records have with 2 to 50 values, and the `EVIDENCE` columns that they have.
+        bins: bins in order of length, without those merged into another.
+        documents_known: whether the records name their documents.
+        warnings: sentences about records that were set aside.
         chance: mean score of guessing.
     """
 
@@ -206,24 +206,24 @@ class Sample:
 
     @property
     def missing(self) -> Missing:
-        """Calls without an answer, by tag."""
+        """Return the counts of calls without an answer, by tag."""
         tags = self.calls.loc[~self.calls["answered"], "failure"]
         return Missing(**{tag.value: int((tags == tag.value).sum()) for tag in UNSCORED_TAGS})
 
     def document_of_calls(self) -> Ints:
-        """A number for each call's document (calls); calls without one each have their own."""
+        """Return a number for each call's document; unique for a call without a document."""
         names = self.calls["document_id"].cat
         code = names.codes.to_numpy(np.int64)
         nameless = np.asarray(names.categories == "")[code]
         return np.where(nameless, len(names.categories) + np.arange(len(code)), code)
 
     def documents(self) -> Documents:
-        """Examples summed to their documents."""
+        """Return the documents, with the scores of their examples summed."""
         scores = self.examples["score"].to_numpy(np.float64)
         _, first, document = np.unique(
             self.examples["document"].to_numpy(np.int64), return_index=True, return_inverse=True
         )
-        # Examples are in order of length: a document's first has its least.
+        # Examples are in order of length: a document's first is its shortest.
         lengths = self.examples["length_tokens"].to_numpy(np.int64)[first]
         order = np.argsort(lengths, kind="stable")
         return Documents(
@@ -236,11 +236,11 @@ class Sample:
 
 
 def clean_records(records: pd.DataFrame, bins: Sequence[LengthBin], chance: float = 0.0) -> Sample:
-    """Sort ``records``, set calls without an answer apart, and average replicates.
+    """Sort ``records``, set aside calls without an answer, and average replicates.
 
     ``records`` needs ``length_tokens`` and ``score``; ``document_id``, ``example_id``,
-    ``replicate``, ``bin``, ``failure``, ``failed`` and the telemetry columns are used where they
-    are there. Without ``bins``, deciles of the answered lengths are taken.
+    ``replicate``, ``bin``, ``failure``, ``failed`` and the telemetry columns are used if present.
+    Without ``bins``, the deciles of the answered lengths are used.
 
     Raises:
         ContextCliffError: a needed column is missing, a score is outside 0..1 or a length is
@@ -248,25 +248,25 @@ def clean_records(records: pd.DataFrame, bins: Sequence[LengthBin], chance: floa
     """
     calls, warnings = _sorted_calls(records)
     answered = calls["answered"].to_numpy()
-    kept = [b for b in bins if b.merged_into is None]
+    kept_bins = [b for b in bins if b.merged_into is None]
     warnings += [
         f"Bin {b.bin} had too few documents and was merged into {b.merged_into}."
         for b in bins
         if b.merged_into
     ]
-    if not kept and answered.any():
-        kept = decile_bins(calls["length_tokens"].to_numpy(np.int64)[answered])
-    kept.sort(key=lambda b: (b.edge_low, b.edge_high, b.bin))
-    calls["bin_index"] = _bin_index(calls, kept)
+    if not kept_bins and answered.any():
+        kept_bins = decile_bins(calls["length_tokens"].to_numpy(np.int64)[answered])
+    kept_bins.sort(key=lambda b: (b.edge_low, b.edge_high, b.bin))
+    calls["bin_index"] = _bin_index(calls, kept_bins)
     if stray := int(((calls["bin_index"] < 0) & answered).sum()):
         warnings.append(f"{stray} records lie in no bin: they count for the curve only.")
     examples = average_replicates(calls, answered)
-    known = bool(calls["document_id"].ne("").any())
-    return Sample(calls, examples, kept, known, warnings, chance)
+    documents_known = bool(calls["document_id"].ne("").any())
+    return Sample(calls, examples, kept_bins, documents_known, warnings, chance)
 
 
 def decile_bins(lengths: Ints, count: int = DEFAULT_BINS) -> list[LengthBin]:
-    """Quantile bins over ``lengths``, for records without any; fewer where lengths tie."""
+    """Return quantile bins over ``lengths``, for records without bins; fewer if lengths tie."""
     cuts = np.unique(np.quantile(lengths, np.linspace(0, 1, count + 1)[1:-1], method="higher"))
     low, high = int(lengths.min()), int(lengths.max())
     edges = [low, *(int(c) for c in cuts if low < c <= high), high + 1]
@@ -277,14 +277,14 @@ def decile_bins(lengths: Ints, count: int = DEFAULT_BINS) -> list[LengthBin]:
 
 
 def _sorted_calls(records: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The columns the analysis uses, typed and in an order that does not depend on the file's."""
+    """Return the columns that the analysis uses, typed and sorted independently of file order."""
     import pandas as pd
 
-    for needed in ("length_tokens", "score"):
-        if needed not in records.columns:
+    for required in ("length_tokens", "score"):
+        if required not in records.columns:
             present = ", ".join(map(str, records.columns)) or "none"
             raise ContextCliffError(
-                f"The records have no column {needed!r}; columns found: {present}."
+                f"The records have no column {required!r}; columns found: {present}."
             )
     texts = {name: _ranked(records, name) for name in _TEXTS}
     texts |= categories_of(records)
@@ -294,13 +294,13 @@ def _sorted_calls(records: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     warnings = []
     if unusable := int(np.isnan(numbers["length_tokens"]).sum()):
         warnings.append(f"{unusable} records have no length and are left out.")
-        there = ~np.isnan(numbers["length_tokens"])
-        numbers = {name: values[there] for name, values in numbers.items()}
-        texts = {name: column[there] for name, column in texts.items()}
+        has_length = ~np.isnan(numbers["length_tokens"])
+        numbers = {name: values[has_length] for name, values in numbers.items()}
+        texts = {name: column[has_length] for name, column in texts.items()}
     lengths, scores = numbers["length_tokens"], numbers["score"]
     if (lengths < 0).any():
         raise ContextCliffError(
-            "A record has a negative length_tokens; lengths count tokens from 0."
+            "A record has a negative length_tokens; a length must be 0 tokens or more."
         )
     failure = texts["failure"]
     unscored = failure.categories.isin([tag.value for tag in UNSCORED_TAGS])[failure.codes]
@@ -309,17 +309,17 @@ def _sorted_calls(records: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         warnings.append(
             f"{silent} records have neither a score nor a failure tag: left out of every mean."
         )
-    outside = answered & ((scores < 0) | (scores > 1))
-    if outside.any():
+    out_of_range = answered & ((scores < 0) | (scores > 1))
+    if out_of_range.any():
         raise ContextCliffError(
-            f"{outside.sum()} of {answered.sum()} scores lie outside 0..1 (the first is "
-            f"{scores[outside][0]:g}): give the scale or rescale them."
+            f"{out_of_range.sum()} of {answered.sum()} scores lie outside 0..1 (the first is "
+            f"{scores[out_of_range][0]:g}): give the scale or rescale them."
         )
-    # An empty document has no log length; one token is the nearest that has.
+    # An empty document has no log length; count it as one token.
     numbers["length_tokens"] = np.maximum(lengths, 1).round().astype(np.int64)
     order = _order(texts, numbers, answered)
     columns: dict[str, Any] = {name: column[order] for name, column in texts.items()}
-    # What no record carries takes no memory: one null, seen everywhere.
+    # A column that no record has takes no memory: it is a broadcast NaN.
     nulls = np.broadcast_to(np.nan, len(order))
     for name in _NUMBERS:
         columns[name] = numbers[name][order] if name in numbers else nulls
@@ -350,7 +350,7 @@ def _number(column: pd.Series[Any]) -> Floats:
 
 
 def _seconds(column: pd.Series[Any]) -> Floats:
-    """Moments as seconds since 1970; NaN where there is none."""
+    """Return timestamps as seconds since 1970; NaN if missing."""
     import pandas as pd
 
     moments = pd.to_datetime(column, utc=True, errors="coerce")
@@ -359,7 +359,7 @@ def _seconds(column: pd.Series[Any]) -> Floats:
 
 
 def _ranked(records: pd.DataFrame, name: str) -> pd.Categorical[Any]:
-    """A column of names as categories in order of the names; null or missing values are ""."""
+    """Return a column of names as categories sorted by name; a missing value is ""."""
     import pandas as pd
 
     if name not in records.columns:
@@ -377,23 +377,23 @@ def _ranked(records: pd.DataFrame, name: str) -> pd.Categorical[Any]:
 
 
 def _order(texts: dict[str, pd.Categorical[Any]], numbers: dict[str, Any], answered: Bools) -> Ints:
-    """Rows by length, then whatever else tells them apart, so that no file's order matters."""
+    """Return the row order by length and further columns, independent of the file's order."""
     keys = []
     for name in _ORDER:
         key = texts[name].codes if name in texts else numbers.get(name)
         if key is not None and len(key) and not (key[0] == key).all():
             keys.append(key)
         if name == "example_id" and len(texts[name].categories) == len(texts[name].codes):
-            break  # no two rows are of one example
+            break  # every row has a different example
     if not keys:
         return np.arange(len(numbers["score"]))
     order: Ints = np.lexsort(keys[::-1])
     nameless = (texts["example_id"].categories == "")[texts["example_id"].codes][order]
     if not nameless.any():
         return order
-    # Only their scores tell rows without a name apart. In that order neighbours of one length would
-    # be alike, and sums of neighbours, taken where there are many, would scatter far too much: they
-    # are shuffled, those with an answer among themselves, so that the others change nothing.
+    # Only their scores distinguish rows without a name. Sorted by score, neighbours of one length
+    # would be alike, and sums over neighbours would scatter far too much. So answered rows without
+    # a name are shuffled among themselves; unanswered rows do not affect the shuffle.
     place = np.arange(len(order))
     shuffled = np.flatnonzero(nameless & answered[order])
     place[shuffled] = np.random.default_rng(0).permutation(len(shuffled)) - len(order)
@@ -402,17 +402,17 @@ def _order(texts: dict[str, pd.Categorical[Any]], numbers: dict[str, Any], answe
 
 
 def _bin_index(calls: pd.DataFrame, bins: Sequence[LengthBin]) -> Ints:
-    """Position in ``bins`` by the record's own key, else by its length; -1 where neither fits."""
+    """Return each record's bin number, by its bin key or else its length; -1 if no bin fits."""
     if not bins:
         return np.full(len(calls), -1, dtype=np.int64)
     place_of = {b.bin: i for i, b in enumerate(bins)}
     keys = calls["bin"].cat.categories
-    named = np.array([place_of.get(key, -1) for key in keys])[calls["bin"].cat.codes.to_numpy()]
+    by_key = np.array([place_of.get(key, -1) for key in keys])[calls["bin"].cat.codes.to_numpy()]
     lengths = calls["length_tokens"].to_numpy(np.int64)
     lows = np.array([b.edge_low for b in bins])
     highs = np.array([b.edge_high for b in bins])
     place = np.maximum(np.searchsorted(lows, lengths, side="right") - 1, 0)
-    last = len(bins) - 1
-    below = (lengths < highs[place]) | ((place == last) & (lengths <= highs[place]))
+    last_bin = len(bins) - 1
+    below = (lengths < highs[place]) | ((place == last_bin) & (lengths <= highs[place]))
     by_length = np.where((lengths >= lows[place]) & below, place, -1)
-    return np.where(named >= 0, named, by_length)
+    return np.where(by_key >= 0, by_key, by_length)

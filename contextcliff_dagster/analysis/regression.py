@@ -1,39 +1,39 @@
-"""Has a model become worse than its pinned baseline: a test with few false alarms a year.
+"""Test of whether a model is worse than its pinned baseline, with few false alarms a year.
 
-Answers flip: with a probability of ``flip_rate`` an example comes out the other way, in the run and
-in the baseline, which is a draw itself; in some runs more do, and how many is learned from other
-runs and from the run's own plateau. A loss that flips do not explain is a shrink.
+Answers flip: with probability ``flip_rate`` an example gets the opposite result, in the run as well
+as in the baseline, which is itself random. Some runs have more flips; the rate is estimated from
+other runs and from the run's own plateau. A loss that flips do not explain is a shrink.
 
 Windows (`count_windows`). In a window of lengths the number of lost answers, right before and wrong
-now, is compared with Binomial(examples, flip_rate): of all examples, not of the right ones, because
-a baseline that is a draw itself loses its lucky answers again. A window counts only where
+now, is compared with Binomial(examples, flip_rate), for all examples, not only the right ones,
+because a random baseline also loses its lucky answers. A window counts only if
 
-- losses outnumber gains (sign test at 10%) and fall on three documents or more,
-- and gains, in the window and as much again on either side, and in the whole sample, are no more
-  than flips explain (at 2%): a model that answers anew each time gains as it loses.
+- losses outnumber gains (sign test at 10%) and occur on three documents or more,
+- and gains, in the window widened by its size on either side and in the whole sample, do not
+  exceed what flips explain (at 2%): a model that answers at random gains as much as it loses.
 
-Where runs differ in their flips, the larger tail probability counts.
+If runs differ in their flips, the larger tail probability counts.
 
-Flip rates (`FlipRates`): how many right answers an unchanged model loses in one run, where runs
-differ. A run's rate is Beta distributed, mean and correlation within the run have a prior on a
-grid. They are updated by runs of the unchanged model (beta-binomial), then by what this run lost
-itself on the plateau outside the window in question. Counts are divided by the dispersion of whole
-documents, as a spell of flips hits all questions on one (Rao and Scott 1992, Biometrics 48,
-577-585).
+Flip rates (`FlipRates`): the share of right answers that an unchanged model loses in one run, if
+runs differ. A run's rate has a Beta distribution, whose mean and within-run correlation have a
+prior on a grid. They are updated by runs of the unchanged model (beta-binomial), then by this run's
+own losses on the plateau outside the window in question. Counts are divided by the dispersion of
+whole documents, because flips affect all questions on a document (Rao and Scott 1992, Biometrics
+48, 577-585).
 
 Shrink (`find_shrink`): three tests.
 
-- *Lost answers at the loss*: in the lengths where a cliff that moved down shows first, from half of
-  the length at which the baseline has lost 30%, up to it.
+- *Lost answers at the loss*: at the lengths where a cliff that moved down shows first, from half of
+  the length at which the baseline has lost 30% up to that length.
 - *Lost answers anywhere*: in every window of neighbouring lengths. The smallest tail probability
   over all windows is a scan statistic (Naus 1965, JASA 60, 532-538), its null distribution
   simulated.
-- *Signed changes*: of the score differences, less what flips explain, the largest standardised sum
-  over all windows, against signs flipped per document. For graded scores and noisy models.
+- *Signed changes*: the largest standardised sum, over all windows, of the score differences minus
+  the part that flips explain, compared with signs flipped per document. For graded scores and noisy
+  models.
 
-All are one-sided. A run's error rate is the year's divided by its runs and models, and split
-among the tests; by Bonferroni's inequality the year holds whatever the runs share, the
-pinned baseline above all.
+All are one-sided. A run's error rate is the yearly rate divided by its runs and models, and split
+among the tests; by Bonferroni's inequality the yearly rate holds although runs share the baseline.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Changes:
 
     @classmethod
     def of(cls, pairs: Pairs) -> Changes:
-        """An answer is right from a score of .5 on; lost or gained where it moved by as much."""
+        """Return the changes: a score of .5 or more is right; lost or gained if it moves by .5."""
         order = np.argsort(pairs.example_document, kind="stable")
         a, b = pairs.examples_a[order], pairs.examples_b[order]
         right, document = a >= 0.5, pairs.example_document[order]
@@ -95,7 +95,7 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class Windows:
-    """Counts of examples per window [start, end) (W); ``barred`` windows do not count."""
+    """Counts of examples per window [start, end) (W); ``barred`` windows are excluded."""
 
     start: Ints
     end: Ints
@@ -107,7 +107,7 @@ class Windows:
 def count_windows(
     changes: Changes, start: Ints, end: Ints, flip_rate: float, rates: FlipRates | None = None
 ) -> Windows:
-    """Lost answers and their tail probability under flips in each window [start, end).
+    """Count lost answers, and their tail probability under flips, in each window [start, end).
 
     ``rates``: this run's flip rates; None: ``flip_rate``.
     """
@@ -115,22 +115,22 @@ def count_windows(
 
     size = len(changes.lost)
     lost, gained = _running(changes.lost), _running(changes.gained)
-    first = np.zeros(size, dtype=bool)  # only a document's first lost answer
+    first = np.zeros(size, dtype=bool)  # only the first lost answer of each document
     places = np.flatnonzero(changes.lost)
     first[places[np.unique(changes.document[places], return_index=True)[1]]] = True
-    apart = _running(first)
+    distinct = _running(first)
     losses, gains = lost[end] - lost[start], gained[end] - gained[start]
     wide = end - start
     low, high = np.maximum(start - wide, 0), np.minimum(end + wide, size)
     around = gained[high] - gained[low]
     barred = (
         (np.asarray(binom.sf(losses - 1, losses + gains, 0.5)) > SIGN_LEVEL)
-        | (apart[end] - apart[start] < LEAST_DOCUMENTS)
+        | (distinct[end] - distinct[start] < LEAST_DOCUMENTS)
         | (np.asarray(binom.sf(around - 1, high - low, flip_rate)) < NOISE_LEVEL)
         | bool(binom.sf(int(gained[-1]) - 1, size, flip_rate) < NOISE_LEVEL)
     )
     tail = np.asarray(binom.sf(losses - 1, wide, flip_rate))
-    rare = tail < 0.05  # more is noise anyway
+    rare = tail < 0.05  # larger values are noise anyway
     if rates is not None and rare.any():
         learned = rates.tail(start[rare], end[rare], losses[rare])
         tail[rare] = np.maximum(tail[rare], learned)
@@ -138,7 +138,7 @@ def count_windows(
 
 
 def window_at(changes: Changes, start: int, end: int) -> Window:
-    """The window [start, end) of the examples; at least one."""
+    """Return the window [start, end) of the examples; at least one example."""
     inside = slice(start, end)
     lengths = changes.length_tokens[inside]
     return Window(
@@ -154,10 +154,10 @@ def window_at(changes: Changes, start: int, end: int) -> Window:
 def at_the_loss(
     changes: Changes, loss_tokens: float, flip_rate: float, rates: FlipRates | None = None
 ) -> tuple[float, int, int]:
-    """p-value, start and end of the window where a cliff that moved down shows first.
+    """Return p-value, start and end of the window in which a moved cliff shows first.
 
-    From half of ``loss_tokens``, the length at which the baseline has lost its tolerance, up to it:
-    one window, chosen by the baseline alone, so that nothing is paid for looking elsewhere.
+    It extends from half of ``loss_tokens``, the length at which the baseline has lost its
+    tolerance, to that length. The baseline alone determines it, so p needs no adjustment.
     """
     lengths = changes.length_tokens
     start = int(np.searchsorted(lengths, loss_tokens / 2))
@@ -170,7 +170,7 @@ def at_the_loss(
 def window_p_value(
     changes: Changes, start: int, end: int, flip_rate: float, rates: FlipRates | None = None
 ) -> float:
-    """p-value of the lost answers in the window [start, end); 1 where it does not count."""
+    """Return the p-value of lost answers in the window [start, end); 1 if it is excluded."""
     windows = count_windows(changes, np.array([start]), np.array([end]), flip_rate, rates)
     return 1.0 if windows.barred[0] else float(windows.tail[0])
 
@@ -179,22 +179,22 @@ def _running(flags: Bools) -> Ints:
     return np.concatenate([[0], np.cumsum(flags)]).astype(np.int64)
 
 
-LEAST_RUNS = 5  # from which on their variation is estimated
+LEAST_RUNS = 5  # from this number on, variation between runs is estimated
 _LOGITS = np.linspace(-16.0, 3.0, 220)
 RATES: Floats = 1.0 / (1.0 + np.exp(-_LOGITS))
 _EDGES = np.concatenate([[0.0], 1.0 / (1.0 + np.exp(-0.5 * (_LOGITS[1:] + _LOGITS[:-1]))), [1.0]])
 _MEANS = 2.0 ** np.arange(-20.0, 2.1, 0.5)
-"""Times the study's flip rate; before there are runs those below it are as likely (a server may
-answer the same every time), and log-normal above, with an SD of .7 octaves."""
+"""Possible flip rates, relative to the study's. The prior is flat below it (a server may answer
+identically every time) and log-normal above, with an SD of .7 octaves."""
 _CORRELATIONS = np.array([0.0005, 0.002, 0.008, 0.02, 0.06])
 _BELIEF = np.array([0.5, 0.3, 0.15, 0.04, 0.01])
-"""Before there are runs. With equal shares five could not show that runs are alike."""
+"""Prior probabilities. Equal ones would need more than five runs to show that runs are alike."""
 
 
 @dataclass(frozen=True)
 class FlipRates:
-    """Of one run: ``weights`` of `RATES` by other runs, ``dispersion`` of whole documents (1 where
-    questions are independent), ``lost`` of the first 0, 1, ... examples of its plateau (m + 1)."""
+    """Flip rates of one run: ``weights`` of `RATES` by other runs, ``dispersion`` of documents (1
+    if questions are independent), ``lost`` in the first 0, 1, ... plateau examples (m + 1)."""
 
     weights: Floats
     dispersion: float
@@ -204,7 +204,7 @@ class FlipRates:
     def of(
         cls, now: Changes, unchanged: Sequence[Changes], plateau_tokens: float, flip_rate: float
     ) -> FlipRates:
-        """From the plateau (documents shorter than ``plateau_tokens``) of this and other runs."""
+        """Estimate from the plateau (documents below ``plateau_tokens``) of this and other runs."""
         from scipy.special import betaln
 
         counts, off, expected = [], 0.0, 0.0
@@ -227,7 +227,7 @@ class FlipRates:
         return cls(weights / weights.sum(), dispersion, running)
 
     def outside(self, start: Ints, end: Ints) -> Floats:
-        """Probabilities of `RATES` given the plateau outside windows [start, end) (W, P)."""
+        """Return P(`RATES`) given the plateau outside windows [start, end) (W, P)."""
         size = len(self.lost) - 1
         first, last = np.minimum(start, size), np.minimum(end, size)
         lost = (self.lost[-1] - self.lost[last] + self.lost[first]) / self.dispersion
@@ -239,7 +239,7 @@ class FlipRates:
         return np.asarray(weights / weights.sum(axis=1, keepdims=True), np.float64)
 
     def tail(self, start: Ints, end: Ints, lost: Ints) -> Floats:
-        """Probability of as many lost answers in windows [start, end) (W)."""
+        """Return the probability of at least ``lost`` answers in windows [start, end) (W)."""
         from scipy.special import betainc
 
         k, n = lost / self.dispersion, (end - start) / self.dispersion
@@ -247,14 +247,14 @@ class FlipRates:
         return np.asarray((self.outside(start, end) * at_least).sum(axis=1), np.float64)
 
     def upper(self, start: Ints, end: Ints, level: float) -> Floats:
-        """Rate that the run's own exceeds with a probability of ``level`` at most (W)."""
+        """Return the rate that the run's rate exceeds with probability at most ``level`` (W)."""
         beyond = np.cumsum(self.outside(start, end)[:, ::-1], axis=1)[:, ::-1]
         return np.asarray(RATES[np.argmax(beyond <= level, axis=1)], np.float64)
 
 
 @cache
 def _beliefs(flip_rate: float) -> tuple[Floats, Floats, Floats, Floats]:
-    """Parameters a and b of each Beta distribution, log prior (B), shares near `RATES` (B, P)."""
+    """Return a and b of each Beta distribution, log prior (B), shares near `RATES` (B, P)."""
     from scipy.special import betainc
 
     mean, rho = (grid.ravel() for grid in np.meshgrid(flip_rate * _MEANS, _CORRELATIONS))
@@ -266,12 +266,12 @@ def _beliefs(flip_rate: float) -> tuple[Floats, Floats, Floats, Floats]:
 
 
 SHARES = (0.6, 0.3, 0.1)
-"""Of a run's error rate: lost answers at the loss, anywhere, signed changes."""
+"""Shares of a run's error rate: lost answers at the loss, anywhere, signed changes."""
 LOSS = 0.3
-"""Relative to the baseline's plateau: where it is lost, a moved cliff is looked for first."""
+"""Loss relative to the baseline's plateau that marks where a moved cliff is tested first."""
 _PIECES = 20
 _WIDTHS = (1, 2, 3, 4, 6, 10, 20)
-"""Of the sample by rank of length; windows are runs of so many neighbouring pieces."""
+"""Window sizes, in neighbouring pieces of the sample by rank of length."""
 _FIRST_DRAWS, _ENOUGH_HITS = 199, 10
 _AT_ONCE = 1_000_000
 _MOST_DRAWS = 200_000
@@ -279,12 +279,12 @@ _MOST_DRAWS = 200_000
 
 @dataclass(frozen=True, slots=True)
 class RegressionSettings:
-    """Noise that a shrink must exceed.
+    """Noise level and error rate of the test for a shrink.
 
     Attributes:
-        flip_rate: share of calls whose answer may differ without anything being wrong.
+        flip_rate: share of calls whose answer may change by chance.
         yearly_error: probability that an unchanged study fails at least once in a year.
-        runs_per_year: runs among which ``yearly_error`` is divided.
+        runs_per_year: number of runs that share ``yearly_error``.
     """
 
     flip_rate: float = 0.05
@@ -292,24 +292,24 @@ class RegressionSettings:
     runs_per_year: int = 52
 
     def alpha(self, models: int) -> float:
-        """Error rate of one model in one run."""
+        """Return the error rate of one model in one run."""
         return self.yearly_error / self.runs_per_year / max(models, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Shrink:
-    """Result of a run for one model.
+    """The result of a run for one model.
 
     Attributes:
         shrunk: worse than the baseline beyond noise.
-        p_value: the smallest of the tests', each divided by its share; compared with ``alpha``.
+        p_value: smallest p-value of the tests, each divided by its share; compared with ``alpha``.
         from_tokens, to_tokens: the window with the clearest losses.
-        examples, right, lost, gained: there: all; right in the baseline; of these wrong now; wrong
-            in the baseline and right now.
+        examples, right, lost, gained: numbers in that window: all; right in the baseline; right in
+            the baseline and wrong now; wrong in the baseline and right now.
         n: examples compared; before, now: their mean scores.
-        runs: other runs of the unchanged model, from which the variation of flips is known.
-        unusual: rate of lost answers at all lengths alike that an unusual run may have; null where
-            runs are taken to be alike.
+        runs: other runs of the unchanged model, used to estimate the variation of flips.
+        unusual: rate of lost answers, at all lengths, in an unusual run; null if runs are assumed
+            to be alike.
     """
 
     shrunk: bool
@@ -341,8 +341,8 @@ def find_shrink(
 
     Args:
         alpha: error rate of this test (`RegressionSettings.alpha`).
-        unchanged: other runs of the unchanged model against the same baseline: how flips vary.
-            With fewer than five, runs are taken to be alike.
+        unchanged: other runs of the unchanged model against the same baseline, to estimate how
+            flips vary. With fewer than five, runs are assumed to be alike.
         chance: mean score of guessing.
     """
     rng = np.random.default_rng(seed)
@@ -397,7 +397,7 @@ _ENDS = _STARTS + np.repeat(_WIDTHS, [_PIECES - width + 1 for width in _WIDTHS])
 
 
 def _over_windows(per_piece: Floats) -> Floats:
-    """Sums over every window of sums per piece (..., pieces) -> (..., windows)."""
+    """Return sums over every window from sums per piece (..., pieces) -> (..., windows)."""
     zero = np.zeros((*per_piece.shape[:-1], 1))
     running = np.concatenate([zero, np.cumsum(per_piece, axis=-1)], axis=-1)
     out: Floats = running[..., _ENDS] - running[..., _STARTS]
@@ -417,21 +417,21 @@ def _anywhere(
     rates: FlipRates | None,
     rng: np.random.Generator,
 ) -> tuple[float, int, int]:
-    """p-value of the scan over all windows, start and end of the clearest one."""
+    """Return the p-value of the scan over all windows, and the clearest window's start and end."""
     from scipy.stats import binom
 
     in_piece = _examples(pieces, pairs)
     edge = np.concatenate([[0], np.cumsum(in_piece)])
-    held = edge[_ENDS] > edge[_STARTS]
-    low, high = _STARTS[held], _ENDS[held]
+    is_window = edge[_ENDS] > edge[_STARTS]
+    low, high = _STARTS[is_window], _ENDS[is_window]
     windows = count_windows(changes, edge[low], edge[high], flip_rate, rates)
     tail = np.where(windows.barred, 1.0, windows.tail)
     best = int(np.argmin(tail))
     window = int(windows.start[best]), int(windows.end[best])
-    if tail[best] > SHARES[1] * alpha:  # alone it would not do
+    if tail[best] > SHARES[1] * alpha:  # not significant even as a single test
         return 1.0, *window
     observed = float(tail[best]) * (1 + 1e-9)
-    # The least count of each window whose tail is as small.
+    # The least count of each window with a tail probability as small.
     counts = np.asarray(binom.isf(observed, windows.examples, flip_rate)).astype(np.int64)
     counts = np.maximum(counts - 1, 0)
     for _ in range(3):
@@ -453,22 +453,22 @@ def _signed_changes(
     rates: FlipRates | None,
     rng: np.random.Generator,
 ) -> float:
-    """p-value of the largest standardised loss over all windows, by flipped signs."""
-    # A flip turns a score s into 1 - s: the loss to expect of an unchanged model. Expected
-    # gains are not counted: an answer that stayed wrong is no loss.
+    """Return the p-value of the largest standardised loss over all windows, by sign flips."""
+    # A flip turns a score s into 1 - s: the expected loss of an unchanged model. Expected
+    # gains are not counted, because an answer that stays wrong is not a loss.
     expected = np.minimum(flip_rate * (pairs.a.n - 2.0 * pairs.a.s), 0.0)
     change = pairs.b.s - pairs.a.s - expected
     member = (pieces[:, None] == np.arange(_PIECES)[None, :]).astype(np.float64)
     squares = _over_windows(change**2 @ member)
     scale: Floats = np.sqrt(np.where(squares > 0, squares, np.inf)).astype(np.float64)
     weighted = -change[:, None] * member
-    less = _over_windows(weighted.sum(axis=0))
-    if rates is not None:  # what flips explain at most: by the rate that the run itself may have
+    reduced = _over_windows(weighted.sum(axis=0))
+    if rates is not None:  # upper limit on the part that flips explain
         edge = np.concatenate([[0], np.cumsum(_examples(pieces, pairs))])
         most = rates.upper(edge[_STARTS], edge[_ENDS], alpha / 2)
         flips = _over_windows(np.maximum(2.0 * pairs.a.s - pairs.a.n, 0.0) @ member)
-        less = less - np.maximum(most - flip_rate, 0.0) * flips
-    observed = float((less / scale).max()) - 1e-9
+        reduced = reduced - np.maximum(most - flip_rate, 0.0) * flips
+    observed = float((reduced / scale).max()) - 1e-9
     if observed <= 0:
         return 1.0
 
@@ -480,8 +480,8 @@ def _signed_changes(
 
 
 def _monte_carlo(reached: Callable[[int], int], alpha: float, width: int) -> float:
-    """(1 + draws that reach the observed) / (1 + draws): few draws where it is plainly noise."""
-    # Stopped at a number of hits it is as valid (Besag and Clifford 1991, Biometrika 78, 301-304).
+    """Return (1 + draws reaching the observed) / (1 + draws), stopping early for clear noise."""
+    # Stopping at a number of hits keeps it valid (Besag and Clifford 1991, Biometrika 78, 301-304).
     draws = _FIRST_DRAWS
     hits: int = reached(draws)
     wanted = int(min(max(4.0 / alpha, 20_000), _MOST_DRAWS))

@@ -1,66 +1,66 @@
-"""Second opinions on a verdict: other definitions of a cliff, other settings, other tokens.
+"""Robustness checks of a verdict: other definitions of a cliff, other settings, other tokens.
 
-Other people's definitions of an effective context length (`effective_lengths`). Each is applied to
-a table of measured lengths and mean scores, as its authors apply it; none of them knows sampling
-noise. RULER: arXiv 2404.06654. NoLiMa: arXiv 2502.05167. MECW (arXiv 2509.21361) and LongScore
-(100-LongBench, arXiv 2505.19293) by secondary description.
+Published definitions of an effective context length (`effective_lengths`). Each is applied to a
+table of measured lengths and mean scores, as by its authors; none accounts for sampling noise.
+RULER: arXiv 2404.06654. NoLiMa: arXiv 2502.05167. MECW (arXiv 2509.21361) and LongScore
+(100-LongBench, arXiv 2505.19293) follow secondary descriptions.
 
-Plain threshold rules of practice (`threshold_rules`), exactly as people write them. They compare
-each bin with the first one and know nothing of sampling noise: they are shown next to the verdict,
-never as it. A score in [0, 1] has an SD of at most 0.5, so some of them cannot fire on some data;
-each rule says so.
+Simple threshold rules used in practice (`threshold_rules`). They compare each bin with the first
+one and ignore sampling noise: they are shown next to the verdict but do not affect it. A score in
+[0, 1] has an SD of at most 0.5, so some rules cannot fire on some data; the result of each rule
+states this.
 
-Sensitivity (`sensitivity`): how cap and verdict move when one choice of the analysis is changed.
+Sensitivity (`sensitivity`): the change of cap and verdict if one choice of the analysis changes.
 Each variant is concluded like the result itself (``conclusion``), from the same calls, with one
-choice changed and, where the scan has to be repeated, with fewer permutations (99); nothing is
-averaged or corrected, and no variant is a better answer. The choices:
+choice changed and, if the scan is repeated, with fewer permutations (99); nothing is averaged or
+corrected, and no variant is better than the result. The choices:
 
 - ``tolerance``: 10 to 50%;
-- ``bins``: every document at the median length of its bin, for 5, 10 and 20 quantile bins: what a
-  table by bins would tell (the result itself knows every length and uses no bins);
+- ``bins``: every document at the median length of its bin, for 5, 10 and 20 quantile bins, as in a
+  table by bins (the result itself uses every length and no bins);
 - ``baseline``: the shortest 10 and 25% of the examples instead of 15%;
-- ``tokenizer``: lengths by the model's own count of its prompts, where nearly all calls carry one;
-  caps are brought back to document tokens by the line that gives ``cap_prompt_tokens``;
-- ``score``: exact match, token F1, containment, where nearly all records carry them;
-- ``replicates``: the first or the worst of an example's instead of their mean;
+- ``tokenizer``: lengths by the model's own prompt token counts, if nearly all calls have them;
+  caps are converted back to document tokens by the line that gives ``cap_prompt_tokens``;
+- ``score``: exact match, token F1, containment, if nearly all records have them;
+- ``replicates``: an example's first or worst replicate instead of their mean;
 - ``missing``: calls without an answer as wrong or as right. Documents beyond the window
-  (``context_overflow``) are not imputed: that they have no answer follows from their length, and
-  no cap exceeds the longest scored one.
+  (``context_overflow``) are not imputed: they have no answer because of their length, and no cap
+    exceeds the longest scored document.
 
 More than 2,000 documents are first summed with their neighbours.
 
-Variance signal (`variance_signal`): do scores scatter more over some stretch of lengths than their
-mean explains? A score in 0..1 with mean m has a variance of at most m (1 - m), so a spread that
-grows because the mean moves toward 1/2 is no signal of its own. The test is on the rest: with the
-fitted mean m of each example,
+Variance signal (`variance_signal`): whether scores scatter more over some range of lengths than
+their mean explains. A score in 0..1 with mean m has a variance of at most m (1 - m), so a spread
+that grows because the mean moves toward 1/2 is not a separate signal. The test uses the remainder:
+with the fitted mean m of each example,
 
     v = (y - m)^2 / (m (1 - m)),
 
-whose expectation is the share of the largest possible variance that the scores have. Statistic: the
-largest standardised difference between the mean of v over a window of lengths and over the others;
-windows hold 8 to 60% of the examples. p-value: whole documents permuted over the lengths, the
-largest statistic of each, so that it is one test over all windows.
+whose expectation is the scores' share of the largest possible variance. Statistic: the largest
+standardised difference between the mean of v inside and outside a window of lengths; windows hold
+8 to 60% of the examples. p-value: whole documents are permuted over the lengths, with the largest
+statistic of each permutation, so that it is one test over all windows.
 
-With 0/1 scores v has expectation 1 at every length, whatever the model does: the test is refused
-where fewer than 5% of the scores lie strictly between 0 and 1. Examples with a fitted mean below
-.15 or above .85 are left out: there a single odd score outweighs all others and its chance is not
-that of scores elsewhere; where they are more than half, the test is refused, too. Assumes that the
-fitted mean is right: where it is not (a shelf that the fit cannot follow) the misfit counts as
-scatter. How often that misleads: docs/method.md.
+With 0/1 scores v has expectation 1 at every length, for any model: the test is refused if fewer
+than 5% of the scores lie strictly between 0 and 1. Examples with a fitted mean below .15 or above
+.85 are left out, because there a single unusual score outweighs all others and is not comparable
+with scores elsewhere; if they are more than half, the test is also refused. The test assumes that
+the fitted mean is right: a misfit (a shelf that the fit cannot follow) counts as scatter.
+docs/method.md reports how often that misleads.
 
-Token ratio (`token_ratio`): the model's tokens over the study's by bin, and the cap in prompt
-tokens. Bins and the cap are in tokens of the study's tokenizer. Where the model's own tokenizer
-gives more tokens for long documents than for short ones (code among prose, another script), bins
-that look twice as long are not twice as long for the model. For each answered call with the
-server's ``prompt_tokens`` and the study's own count of the words around the document
+Token ratio (`token_ratio`): the model's tokens divided by the study's, by bin, and the cap in
+prompt tokens. Bins and the cap are in tokens of the study's tokenizer. If the ratio of the model's
+tokens differs between long and short documents (code among prose, another script), bins that look
+twice as long are not twice as long for the model. For each answered call with the server's
+``prompt_tokens`` and the study's own count of the text around the document
 (``scaffold_tokens``)::
 
     ratio = (prompt_tokens - scaffold_tokens - t) / length_tokens
 
-``t``, the chat template's own tokens, is not known. It is taken to be the number of 0..64 that lets
-the medians of the shorter half of the bins, where it weighs most, lie closest together (least sum
-of the absolute differences of their logarithms from the middle one): the template cannot explain
-the differences that remain.
+``t``, the chat template's own tokens, is unknown. It is estimated as the number in 0..64 for which
+the medians of the shorter half of the bins, where it matters most, lie closest together (least sum
+of the absolute differences of their logarithms from the middle one). The template cannot explain
+the remaining differences.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 RULER_THRESHOLD = 0.856
-"""Llama-2-7B at 4k tokens, RULER's reference; its appendix has others for other tables."""
+"""Score of Llama-2-7B at 4k tokens, RULER's threshold; its appendix has other thresholds."""
 NOLIMA_SHARE = 0.85
 MECW_LOSS = 0.05
 BLUEPRINT_LOSS = 0.30
@@ -114,7 +114,7 @@ def effective_lengths(
     threshold: float | None = None,
     baseline: float | None = None,
 ) -> tuple[Definitions, list[str]]:
-    """The ``definitions`` of ``cliffs.json`` and warnings, from a table in order of length.
+    """Return the ``definitions`` of ``cliffs.json`` and warnings, from a table sorted by length.
 
     * ``ruler_85_6``: longest length with a score of at least ``threshold`` (default .856).
     * ``nolima_0_85``: longest length with a score of at least .85 x ``base_score`` (default: the
@@ -124,10 +124,10 @@ def effective_lengths(
     * ``drop_30pct``: longest length before the first more than 30% below ``baseline`` (default
       ``base_score``).
     * ``longscore``: mean of (score - base) / base over the lengths beyond the base, base = mean
-      score of the lengths up to 6,000 tokens (the shortest alone where all or none are).
+      score of the lengths up to 6,000 tokens (only the shortest if all or none are).
 
-    ``tokens`` is null with censored "<" where no length meets the rule, and the longest length with
-    ">" where it does.
+    ``tokens`` is null with censored "<" if no length meets the rule, and the longest length with
+    ">" if it does.
 
     Args:
         lengths: tokens (L), ascending. scores: 0..1 (L).
@@ -188,15 +188,15 @@ def _longscore(lengths: Sequence[int], scores: Sequence[float]) -> LongScore:
 
 _MOST_SD, _MOST_VARIANCE = 0.5, 0.25
 _ROUNDING = 1e-9
-"""1 - 0.7 is 0.30000000000000004: a value on its threshold counts as on it, not above."""
+"""Rounding tolerance: 1 - 0.7 is 0.30000000000000004, which counts as equal to 0.3."""
 
 
 def threshold_rules(bins: Sequence[BinResult], window_tokens: int | None) -> list[Rule]:
-    """The ``rules`` of ``cliffs.json`` from its ``bins``; the first with a mean is the baseline.
+    """Return the ``rules`` of ``cliffs.json``; the first of ``bins`` with a mean is the baseline.
 
-    ``value`` is the firing bin's, else the most extreme after the baseline. With a baseline
-    SD of 0 every spread at all is more than a multiple of it: the SD and variance rules then fire
-    at the first bin whose scores are not all equal.
+    ``value`` is the firing bin's, or else the most extreme after the baseline. With a baseline SD
+    of 0 every spread exceeds a multiple of it: the SD and variance rules then fire at the first bin
+    whose scores are not all equal.
     """
     scored = [row for row in bins if row.mean is not None]
     base = scored[0] if scored else nulls(BinResult)
@@ -247,7 +247,7 @@ def threshold_rules(bins: Sequence[BinResult], window_tokens: int | None) -> lis
 
 
 _FAILING = ("transition_sd", "mean_drop")
-"""A bin fails where its SD or its mean does; the cap is the lower token edge of the first."""
+"""Rules that make a bin fail; the cap is the lower edge of the first failing bin."""
 
 
 def _above(value: float, threshold: float) -> bool:
@@ -266,16 +266,16 @@ def _rule(
     fires: Callable[[float, float], bool],
     reachable: bool,
 ) -> Rule:
-    seen = [(row.bin, value) for row in later if (value := value_of(row)) is not None]
+    values = [(row.bin, value) for row in later if (value := value_of(row)) is not None]
     hit = None
     if threshold is not None and reachable:
-        hit = next(((key, v) for key, v in seen if fires(v, threshold)), None)
-    value = hit[1] if hit else max((v for _, v in seen), default=None)
+        hit = next(((key, v) for key, v in values if fires(v, threshold)), None)
+    value = hit[1] if hit else max((v for _, v in values), default=None)
     return Rule(
         name=name,
         fired=hit is not None,
         at_bin=hit[0] if hit else None,
-        reachable=bool(reachable and seen),
+        reachable=bool(reachable and values),
         value=value,
         threshold=threshold,
     )
@@ -288,8 +288,8 @@ SCORES = {"em": "exact match", "f1": "token F1", "contained": "containment"}
 _PERMUTATIONS, _RESAMPLES = 99, 100
 _MOST_DOCUMENTS = 2_000
 _MOST_CALLS = 50_000
-"""Beyond, variants that have to clean the records again (tokenizer, replicates, missing) are left
-out: they would take longer than everything else."""
+"""Above this, variants that clean the records again (tokenizer, replicates, missing) are left out,
+because they would take longer than everything else."""
 _NEARLY_ALL = 0.95
 
 
@@ -302,15 +302,15 @@ def sensitivity(
     share: float = 1.0,
     limit: int | None = None,
 ) -> list[SensitivityRow]:
-    """The ``sensitivity`` of ``cliffs.json``; the first row is the result as reported.
+    """Return the ``sensitivity`` of ``cliffs.json``; the first row is the result as reported.
 
-    Empty where the result has no fit to vary.
+    Empty if the result has no fit to vary.
 
     Args:
-        documents: of ``sample``.
+        documents: documents of ``sample``.
         primary: which of ``em``, ``f1``, ``contained`` the score is, if any.
-        share: of the usual chance of loss, for caps beyond earlier ones (`cap_after_looks`).
-        limit: the cap that missing answers allow, tokens; ``None`` where they do not limit it.
+        share: factor of the usual chance of loss, for caps beyond earlier ones (`cap_after_looks`).
+        limit: cap that missing answers allow, tokens; ``None`` if they do not limit it.
     """
     if conclusion.finding.curve is None:
         return []
@@ -330,7 +330,7 @@ def sensitivity(
             row = _row(_stricter(conclude_again(conclusion, chosen), chosen, share), documents)
         else:
             baseline = baseline_of(changed, chosen)
-            # Without a name: one fit goes before the next comes.
+            # Not assigned to a name, so that each fit is freed before the next.
             row = _row(_stricter(conclude(changed, chosen, baseline), chosen, share), changed)
         most = longest if limit is None or factor == "missing" else limit
         cap = _document_tokens(row.safe_cap_tokens, line, most) or None
@@ -360,14 +360,14 @@ def _stricter(conclusion: Conclusion, settings: AnalysisSettings, share: float) 
 def _document_tokens(
     tokens: float | None, line: tuple[float, float] | None, longest: int
 ) -> int | None:
-    """Within the measured lengths; prompt tokens are brought back by their ``line``."""
+    """Return ``tokens`` within the measured lengths; ``line`` converts prompt tokens back."""
     if tokens is not None and line is not None:
         tokens = max((tokens - line[1]) / line[0], 1.0)
     return None if tokens is None else min(int(tokens), longest)
 
 
 Variant = tuple[Factor, str, Documents, "AnalysisSettings | None"]
-"""Factor, value in words, documents, and settings; no settings: this is the result itself."""
+"""Factor, value in words, documents, and settings; None marks the result itself."""
 
 
 def _variants(
@@ -397,7 +397,7 @@ def _variants(
 
 
 def _by_records(sample: Sample, quick: AnalysisSettings) -> Iterator[Variant]:
-    """Variants whose calls differ, so that they are cleaned and summed anew."""
+    """Yield variants whose calls differ, cleaned and summed again."""
     calls = sample.calls
     answered = calls[calls["answered"]]
     counted = answered[answered["prompt_tokens"].notna()]
@@ -425,7 +425,7 @@ def _documents(records: pd.DataFrame, sample: Sample) -> Documents:
 
 
 def _summed(documents: Documents) -> Documents:
-    """At most 2,000 documents: neighbours summed, at their middle length."""
+    """Return at most 2,000 documents: neighbours are summed at their middle length."""
     count = len(documents.n)
     if count <= _MOST_DOCUMENTS:
         return documents
@@ -439,12 +439,12 @@ def _summed(documents: Documents) -> Documents:
 
 
 def _binned(documents: Documents, count: int) -> Documents:
-    """Every document at the median length of its quantile bin."""
+    """Return every document at the median length of its quantile bin."""
     lengths = documents.length_tokens
     cuts = np.unique(np.quantile(lengths, np.linspace(0, 1, count + 1)[1:-1], method="higher"))
     bins = np.searchsorted(cuts, lengths, side="right")
-    inside, index = np.unique(bins, return_inverse=True)
-    medians = np.array([np.median(lengths[bins == b]) for b in inside]).astype(np.int64)
+    in_bin, index = np.unique(bins, return_inverse=True)
+    medians = np.array([np.median(lengths[bins == b]) for b in in_bin]).astype(np.int64)
     return replace(documents, length_tokens=medians[index])
 
 
@@ -466,11 +466,11 @@ def variance_signal(
     permutations: int,
     seed: int,
 ) -> VarianceSignal:
-    """The ``variance_signal`` of ``metrics.json``: p-value and the window, or why it is refused.
+    """Return the ``variance_signal`` of ``metrics.json``: p-value and window, or why not tested.
 
     Args:
-        document, length_tokens, scores: of the examples (N).
-        mean: fitted mean of each example (N); ``None`` where the data support no fit.
+        document, length_tokens, scores: of each example (N).
+        mean: fitted mean of each example (N); ``None`` if the data support no fit.
     """
     between = float(np.mean((scores > 0) & (scores < 1))) if len(scores) else 0.0
     if mean is None or len(np.unique(document)) < _LEAST_DOCUMENTS:
@@ -520,7 +520,7 @@ def variance_signal(
         p_value=float(np.mean(largest >= largest[0] - 1e-9)),
         from_tokens=int(lengths[first[start[best]]]),
         to_tokens=int(lengths[last[end[best] - 1]]) + 1,
-        # Around a mean that is fitted, not known, it may come out above the largest possible.
+        # Around a fitted mean it may exceed the largest possible variance.
         inside=min(inside_share, 1.0),
         outside=min(outside_share, 1.0),
         refused_because=None,
@@ -528,7 +528,7 @@ def variance_signal(
 
 
 def variance_sentence(signal: VarianceSignal, alpha: float = 0.05) -> str | None:
-    """The signal in words, ``None`` where there is none."""
+    """Return a sentence on the signal; ``None`` if there is no signal."""
     if signal.p_value is None or signal.p_value > alpha:
         return None
     return (
@@ -543,7 +543,7 @@ def _refused(reason: str) -> VarianceSignal:
 
 
 def _windows(n: Floats) -> tuple[Ints, Ints]:
-    """Starts and ends (exclusive) of windows on at most 41 edges of units with ``n`` examples."""
+    """Return starts and ends (exclusive) of windows on at most 41 edges of units of size ``n``."""
     count = len(n)
     knots = np.unique(np.linspace(0, count, min(count, _KNOTS) + 1).round().astype(np.int64))
     start, end = (side.ravel() for side in np.meshgrid(knots, knots, indexing="ij"))
@@ -554,13 +554,13 @@ def _windows(n: Floats) -> tuple[Ints, Ints]:
 
 
 UNEQUAL_RATIO = 0.10
-"""Above this difference of the bins' median ratios, relative to the least, a warning is due."""
+"""Least difference of the bins' median ratios, relative to the smallest, for a warning."""
 _MOST_TEMPLATE_TOKENS = 64
 _FEWEST_CALLS = 3
 
 
 def unequal_sentence(ratio: TokenRatio | None, tokenizer: str | None) -> str | None:
-    """The warning, where the bins differ by more than `UNEQUAL_RATIO`."""
+    """Return a warning if the bins differ by more than `UNEQUAL_RATIO`, else None."""
     if ratio is None or ratio.spread is None or ratio.spread <= UNEQUAL_RATIO:
         return None
     known = [b for b in ratio.bins if b.median is not None and b.n >= _FEWEST_CALLS]
@@ -569,13 +569,13 @@ def unequal_sentence(ratio: TokenRatio | None, tokenizer: str | None) -> str | N
     return (
         f"For one token of {tokenizer or 'the study'} the server counts {least.median:.2f} in "
         f"{least.bin} and {most.median:.2f} in {most.bin}, more than {UNEQUAL_RATIO:.0%} "
-        "apart: bins and cap are not equal lengths for this model; name its own tokenizer in "
+        "apart: bins and cap are not equal lengths for this model; give its own tokenizer in "
         "the study (`contextcliff tokenizers`)."
     )
 
 
 def token_ratio(sample: Sample) -> TokenRatio | None:
-    """The ratio by bin; None where the calls do not carry both counts."""
+    """Return the token ratio by bin; None if the calls lack either count."""
     calls = sample.calls
     lengths = calls["length_tokens"].to_numpy(np.float64)
     scaffold = calls["scaffold_tokens"].to_numpy(np.float64)
@@ -585,11 +585,11 @@ def token_ratio(sample: Sample) -> TokenRatio | None:
     if not reported.any():
         return None
     groups = [reported & (index == place) for place in range(len(sample.bins))]
-    large = [of for of in groups if of.sum() >= _FEWEST_CALLS]
+    large = [ratios_of for ratios_of in groups if ratios_of.sum() >= _FEWEST_CALLS]
 
     def medians(template: int) -> Floats:
         ratios = (around - template) / lengths
-        return np.array([np.median(ratios[of]) for of in large])
+        return np.array([np.median(ratios[ratios_of]) for ratios_of in large])
 
     def apart(template: int) -> float:
         shorter = medians(template)[: max(len(large) // 2, 2)]
@@ -602,8 +602,8 @@ def token_ratio(sample: Sample) -> TokenRatio | None:
     template = min(range(_MOST_TEMPLATE_TOKENS + 1), key=apart) if several else 0
     ratios = (around - template) / lengths
     rows = []
-    for bin, of in zip(sample.bins, groups, strict=True):
-        of_bin = ratios[of]
+    for bin, ratios_of in zip(sample.bins, groups, strict=True):
+        of_bin = ratios[ratios_of]
         if len(of_bin):
             median, low, high = float(np.median(of_bin)), float(of_bin.min()), float(of_bin.max())
             rows.append(BinRatio(bin.bin, len(of_bin), median, low, high))
@@ -616,10 +616,10 @@ def token_ratio(sample: Sample) -> TokenRatio | None:
 
 
 def cap_in_prompt_tokens(calls: pd.DataFrame, cap: int | None) -> int | None:
-    """Return the prompt tokens of a call whose document has ``cap`` tokens; ``None`` where unknown.
+    """Return the prompt tokens of a call whose document has ``cap`` tokens; ``None`` if unknown.
 
-    Read off a least-squares line of the recorded ``prompt_tokens`` on ``length_tokens``: the two
-    tokenizers differ by a factor, the scaffold adds a constant.
+    Uses the least-squares line of ``prompt_tokens`` on ``length_tokens``: the two tokenizers differ
+    by a factor, and the scaffold adds a constant.
     """
     line = prompt_line(calls)
     if cap is None or line is None:
@@ -629,9 +629,9 @@ def cap_in_prompt_tokens(calls: pd.DataFrame, cap: int | None) -> int | None:
 
 
 def prompt_line(calls: pd.DataFrame) -> tuple[float, float] | None:
-    """Slope and constant of the line of ``prompt_tokens`` on ``length_tokens``.
+    """Return slope and intercept of the line of ``prompt_tokens`` on ``length_tokens``.
 
-    ``None`` where fewer than two lengths carry them or longer documents do not have longer prompts.
+    ``None`` if fewer than two lengths have them or the slope is not positive.
     """
     known = calls.loc[calls["answered"] & calls["prompt_tokens"].notna()]
     lengths = known["length_tokens"].to_numpy(np.float64)

@@ -1,15 +1,15 @@
-"""Sample size: the cap to expect from more of the same data.
+"""Sample size: the expected cap with more of the same data.
 
-A curve mu is taken for the truth and data sets of m times the examples, over the same lengths, are
-drawn from it: sums of neighbouring documents, binomial with as many trials as the dispersion
-leaves. mu is a curve drawn from the posterior, another one for each data set (the fitted one blurs
-a step), or a flat one where no drop is visible: the slope that chance gave the fit would ask for
-far too many examples. Each gets its cap like the real data; the cap to expect is the median, the n
-that is needed the smallest on a grid of doublings at which at least four of five are certified.
+Data sets with m times the examples, over the same lengths, are simulated from a curve mu: sums of
+neighbouring documents, binomial with the number of trials divided by the dispersion. mu is a new
+draw from the posterior for each data set (the fitted curve blurs a step), or a flat curve if no
+drop is visible, because a random slope of the fit would require far too many examples. Each data
+set gets its cap like the real data. The expected cap is the median; the n needed is the smallest
+on a grid of doublings at which at least four of five data sets are certified.
 
-Eleven draws an n, about a second in all: an n that is off by one doubling is no surprise.
-A loss that the data do not show yet is not foreseen: where a flat curve replaces a slow
-decline, less will be certified than expected. How near it comes: docs/method.md.
+There are eleven draws per n, about a second in all, so n may be off by one doubling. A loss that
+the data do not show yet is not predicted: if a flat curve replaces a slow decline, less will be
+certified than expected. docs/method.md reports the accuracy.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 CHANCE = 0.80
-"""Of certifying, at the n that is called needed."""
+"""Probability of certification at the n reported as needed."""
 P90 = 0.9
-"""Share of the examples that a cap is to cover."""
+"""Share of the examples that a cap must cover."""
 _DOUBLINGS = 10
 _DRAWS = 11
 _FINE_SHARE, _FINE_UNITS, _COARSE_UNITS = 0.10, 20, 45
-"""The last tenth is drawn in the units of the real data's cells, since to certify the longest
-length is to refute a loss in the last of them; shorter lengths more coarsely, which is faster."""
+"""The last tenth is simulated in the units of the real data's cells, because certifying the longest
+length requires refuting a loss in the last cell; shorter lengths use coarser units for speed."""
 TOKENS_MORE, USD_MORE = 1_000_000, 10.0
 
 
@@ -69,17 +69,17 @@ def required_sample_size(
 ) -> Certify:
     """Return the sample size that would certify a cap: ``certify`` of ``cliffs.json``.
 
-    ``assumes``: whether the ``fitted`` curve or a ``flat`` one is taken for the truth.
-    ``further``: examples that a cap at the 90th percentile of the lengths still needs, with a
-    chance of 80%, or a verdict where there is none yet; ``reason``: why no number of examples does.
-    ``n_for_a_cap``: examples a bin for any cap at all, where the data support none. ``more``: the
-    cap to expect after another million tokens, and another 10 USD where the calls have a price.
+    ``assumes``: whether the true curve is assumed to be the ``fitted`` or a ``flat`` one.
+    ``further``: further examples for a cap at the 90th percentile of the lengths, with probability
+    80%, or for a verdict if there is none; ``reason``: why no number of examples suffices.
+    ``n_for_a_cap``: examples per bin for any cap, if there is none. ``more``: expected cap after
+    another million tokens, and after another 10 USD if the calls have a price.
 
     Args:
         sample: ``prompt_tokens`` and ``cost_usd`` of its calls give the cost of an example.
-        documents: of the sample.
-        limit: the cap that missing answers allow, tokens; ``None`` where they do not limit it.
-        looks: earlier caps, after which longer caps take more certainty; ``None``: none counts.
+        documents: documents of the sample.
+        limit: cap that missing answers allow, tokens; ``None`` if they do not limit it.
+        looks: earlier caps, after which longer caps need more certainty; ``None`` ignores them.
     """
     calls, in_bins = sample.calls, sample.examples["bin_index"]
     bins = int(in_bins[in_bins >= 0].nunique())
@@ -102,7 +102,7 @@ def required_sample_size(
     if cap is None and (times := _doublings(expected, 1)) is not None:
         for_a_cap = int(np.ceil(times * measured / bins))
     budgets = [] if limit is not None else sorted(_budgets(calls, measured), key=itemgetter(2))
-    # More data certify no less; eleven draws may say so, hence the largest median up to each n.
+    # More data cannot certify less, but eleven draws vary: take the largest median up to each n.
     medians = [expected.median_cap(1.0 + more / measured) or 0 for _, _, more in budgets]
     return Certify(
         n_for_a_cap=for_a_cap,
@@ -117,11 +117,11 @@ def required_sample_size(
 
 
 class _Expected:
-    """Caps of the data sets that the curve leads one to expect.
+    """Expected caps of data sets simulated from the curve.
 
-    ``flat``: a flat curve is.
+    ``flat``: whether the curve is assumed to be flat.
 
-    ``later``: share of the usual chance of loss that caps of larger data sets may have.
+    ``later``: factor of the usual chance of loss for caps of larger data sets.
     """
 
     def __init__(
@@ -147,13 +147,13 @@ class _Expected:
         return kept_of(level, share, self._documents.chance)
 
     def caps(self, times: float) -> Ints:
-        """Caps of data sets of ``times`` as many examples; 0 where none is supported."""
+        """Return caps of data sets with ``times`` as many examples; 0 if there is no cap."""
         if times not in self._caps:
             self._caps[times] = np.array([self._cap(times, draw) for draw in range(_DRAWS)])
         return self._caps[times]
 
     def median_cap(self, times: float) -> int | None:
-        """The cap that half of the data sets reach."""
+        """Return the cap that half of the data sets reach; None if there is none."""
         return int(np.sort(self.caps(times))[_DRAWS // 2]) or None
 
     def _cap(self, times: float, draw: int) -> int:
@@ -163,7 +163,7 @@ class _Expected:
         n = times * float(self._documents.n.sum()) * share
         phi = np.interp(np.log(lengths), self._curve.cells.x, self._curve.dispersion)
         trials = np.maximum((n / phi).round().astype(np.int64), 1)
-        # The same seed at every n: differences between two n are then less a matter of chance.
+        # The same seed at every n reduces the noise in differences between two n.
         rng = np.random.default_rng((settings.seed, 5, draw))
         s = n * rng.binomial(trials, mean) / trials
         cells = Cells(np.log(lengths), lengths, lengths, n, s, settings.baseline_share)
@@ -183,7 +183,7 @@ class _Expected:
         return cap.tokens or 0
 
     def lost_at(self) -> int | None:
-        """Length at which the fitted curve has lost the tolerance, ``None`` where it never does."""
+        """Return the length at which the fitted curve has lost the tolerance; None if never."""
         if self.flat:
             return None
         if (start := self._finding.dip_start) and (drop := self._finding.cliff):
@@ -192,7 +192,7 @@ class _Expected:
         return int(lost) if np.isfinite(lost) else None
 
     def why_no_number(self, lost: int) -> str:
-        """Why no number of examples certifies ``lost`` (tokens), where the tolerance is lost."""
+        """Return why no number of examples certifies the length ``lost`` of the loss (tokens)."""
         cannot = "More data cannot lift the cap past"
         if (dip := self._finding.dip_window) is not None:
             return f"{cannot} the dip at {dip[0]:,} tokens."
@@ -202,13 +202,13 @@ class _Expected:
         return f"{cannot} {lost:,} tokens: {down}."
 
     def open_at(self, length: int) -> str:
-        """The sentence where it is open whether the tolerance is lost at ``length``."""
+        """Return a sentence for a length at which loss of the tolerance is uncertain."""
         down = f"{self._tolerance:.0%} down at {length:,} tokens"
         return f"The score may be {down}; more data would show it."
 
 
 def _units_of(documents: Documents) -> tuple[Ints, Floats]:
-    """Lengths and shares of the examples of the units that are drawn, shortest first."""
+    """Return lengths and example shares of the simulated units, shortest first."""
     coarse = np.linspace(0.0, 1.0 - _FINE_SHARE, _COARSE_UNITS + 1)
     edges = np.append(coarse, np.linspace(1.0 - _FINE_SHARE, 1.0, _FINE_UNITS + 1)[1:])
     reached = (np.cumsum(documents.n) - 0.5 * documents.n) / documents.n.sum()
@@ -222,7 +222,7 @@ def _units_of(documents: Documents) -> tuple[Ints, Floats]:
 def _times_needed(
     expected: _Expected, cap: int | None, length: int, limit: int | None
 ) -> tuple[float | None, str | None]:
-    """How many times the examples certify ``length``, or why no number does."""
+    """Return the factor of examples that certifies ``length``, or why none does."""
     if limit is not None and limit < length:
         return None, "Missing answers limit the cap: what more examples would add is unknown."
     if cap is not None and cap >= length:
@@ -236,8 +236,8 @@ def _times_needed(
 
 
 def _doublings(expected: _Expected, cap: int) -> float | None:
-    """The smallest doubling at which enough data sets reach ``cap``."""
-    low, high = 0, _DOUBLINGS + 1  # once as many are those there are, and they did not reach it
+    """Return the smallest factor, by doubling, at which enough data sets reach ``cap``."""
+    low, high = 0, _DOUBLINGS + 1  # factor 1 is the present data, which did not reach it
     while high - low > 1:
         middle = (low + high) // 2
         if (expected.caps(2.0**middle) >= cap).mean() >= CHANCE:
@@ -248,7 +248,7 @@ def _doublings(expected: _Expected, cap: int) -> float | None:
 
 
 def _for_a_verdict(documents: Documents, calls: pd.DataFrame) -> FurtherData | None:
-    """What the least sample lacks; ``None`` where its size is not what a verdict lacks."""
+    """Return the data missing for a verdict; ``None`` if sample size is not the reason."""
     short = max(LEAST_DOCUMENTS - len(documents.n), 0)
     examples = max(LEAST_EXAMPLES - int(documents.n.sum()), short)
     needed = _further("verdict", None, examples, documents, calls, None)
@@ -264,7 +264,7 @@ def _further(
     calls: pd.DataFrame,
     reason: str | None,
 ) -> FurtherData:
-    """``examples`` with the documents, tokens and USD that they come to."""
+    """Return ``examples`` with the documents, tokens and USD that they require."""
 
     def of_all(each: float | None) -> float | None:
         return None if examples is None or each is None else examples * each
@@ -285,7 +285,7 @@ def _further(
 
 
 def _cost(calls: pd.DataFrame, examples: int) -> tuple[float | None, float]:
-    """Tokens and USD of an example like those measured; 0 USD where calls have no price."""
+    """Return tokens and USD per measured example; 0 USD if calls have no price."""
     answered = calls[calls["answered"]]
     if not len(answered):
         return None, 0.0
@@ -298,7 +298,7 @@ def _cost(calls: pd.DataFrame, examples: int) -> tuple[float | None, float]:
 
 
 def _budgets(calls: pd.DataFrame, examples: int) -> list[tuple[int, float | None, int]]:
-    """Tokens, USD and examples (like those measured) of another million tokens and 10 USD."""
+    """Return tokens, USD and examples for another million tokens and for another 10 USD."""
     mean, price = _cost(calls, examples)
     mean = mean or 1.0
     more = int(TOKENS_MORE / mean)

@@ -1,4 +1,4 @@
-"""The study's rows of the call ledger: exported as tables, checked, merged into another ledger."""
+"""A study's rows of the call ledger: exported as tables, checked, and merged into a ledger."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
 _LONGEST_ORIGIN = 400
 _CALLS = "call_key IN (SELECT call_key FROM wanted)"
-_MINE = "study = ? AND campaign IN (SELECT campaign FROM mine)"
-_ATTEMPTS = f"{_CALLS} AND {_MINE}"
-# In the order in which they can be inserted; each sorted, so that the same rows are the same bytes.
+_STUDY_ROWS = "study = ? AND campaign IN (SELECT campaign FROM mine)"
+_ATTEMPTS = f"{_CALLS} AND {_STUDY_ROWS}"
+# In insertion order. Each query is sorted, so that the same rows give the same bytes.
 TABLES = {
     "documents": f"document_id IN (SELECT document_id FROM calls WHERE {_CALLS})"
     " AND document_id NOT IN (SELECT document_id FROM manifest_documents) ORDER BY document_id",
     "recipes": f"recipe_hash IN (SELECT recipe_hash FROM calls WHERE {_CALLS})"
     " ORDER BY recipe_hash",
     "identities": f"identity_hash IN (SELECT identity_hash FROM calls WHERE {_CALLS} UNION"
-    f" SELECT identity_hash FROM campaign_models WHERE {_MINE}) ORDER BY identity_hash",
-    "campaigns": f"{_MINE} ORDER BY created_at, campaign",
-    "campaign_models": f"{_MINE} ORDER BY campaign, model",
+    f" SELECT identity_hash FROM campaign_models WHERE {_STUDY_ROWS}) ORDER BY identity_hash",
+    "campaigns": f"{_STUDY_ROWS} ORDER BY created_at, campaign",
+    "campaign_models": f"{_STUDY_ROWS} ORDER BY campaign, model",
     "calls": f"{_CALLS} ORDER BY call_key",
     "attempts": f"{_ATTEMPTS} ORDER BY attempt_id",
     "failures": f"attempt_id IN (SELECT attempt_id FROM attempts WHERE {_ATTEMPTS})"
@@ -61,10 +61,10 @@ def read_calls(
     documents: Iterable[str],
     asked: Iterable[str] = (),
 ) -> dict[str, pa.Table]:
-    """The study's rows of every table, all of one moment, without the texts of ``documents``.
+    """Return the study's rows of every table in one snapshot, without the texts of ``documents``.
 
-    It has the calls that it made and, of ``asked`` (keys), the calls that another study of the same
-    ledger made first: their answers are its own too, their cost is not.
+    They include the study's own calls and those of ``asked`` (keys) that another study of the same
+    ledger made first: this study shares their answers but not their cost.
 
     Raises:
         StoreError: the ledger cannot be read.
@@ -86,7 +86,7 @@ def read_calls(
 
 
 def _choose_calls(db: Database, study: str, asked: Iterable[str]) -> None:
-    """Fill the table ``wanted`` with the keys of the study's calls."""
+    """Create the temporary table ``wanted`` with the keys of the study's calls."""
     db.execute("CREATE TEMP TABLE wanted (call_key TEXT PRIMARY KEY)")
 
     def add(where: str, value: str) -> None:
@@ -94,17 +94,17 @@ def _choose_calls(db: Database, study: str, asked: Iterable[str]) -> None:
         db.execute(sql, (value,))
 
     for table in ("calls", "attempts"):
-        add(f"call_key IN (SELECT call_key FROM {table} WHERE {_MINE})", study)
+        add(f"call_key IN (SELECT call_key FROM {table} WHERE {_STUDY_ROWS})", study)
     for key in asked:
         add("call_key = ? AND campaign IN (SELECT campaign FROM mine)", key)
-    # What a conversation's later calls rest on; the last of them names all earlier ones.
+    # Earlier calls of conversations; the last call names all earlier ones.
     rows = db.execute(f"SELECT parts FROM calls WHERE parts IS NOT NULL AND {_CALLS}").fetchall()
     for key in {key for (parts,) in rows for key in json.loads(parts).get("after", ())}:
         add("call_key = ?", key)
 
 
 def _under_own_name(calls: pa.Table, study: str, models: pa.Table) -> pa.Table:
-    """The calls as the study's, also those that the ledger notes under the study that paid them."""
+    """Return ``calls`` under this study's name, even if another study paid for them."""
     import pyarrow as pa
 
     names = {
@@ -120,7 +120,7 @@ def _under_own_name(calls: pa.Table, study: str, models: pa.Table) -> pa.Table:
 
 
 def arrow_schema(table: str) -> pa.Schema:
-    """The columns of a ledger's table, as Arrow types."""
+    """Return the Arrow schema of a ledger table."""
     import pyarrow as pa
 
     types = {"TEXT": pa.string(), "INTEGER": pa.int64(), "REAL": pa.float64(), "BLOB": pa.binary()}
@@ -132,7 +132,7 @@ def _rows(db: Database, table: str, where: str, study: str) -> pa.Table:
 
     schema, source = arrow_schema(table), table
     names = ", ".join(schema.names)
-    if table == "results":  # with imported ones; whose they are says `attempts`
+    if table == "results":  # includes imported results; `attempts` names their owners
         source = "answers"
         names = ", ".join("NULL" if name in ("owner", "study") else name for name in schema.names)
     rows = db.execute(
@@ -147,12 +147,12 @@ def _rows(db: Database, table: str, where: str, study: str) -> pa.Table:
 def read_tables(
     members: Mapping[str, bytes], allowance: Allowance, version: int
 ) -> dict[str, pa.Table]:
-    """The ledger's tables of an archive, of the ledger's own columns: their names become SQL.
+    """Read the ledger tables of an archive; only known columns pass, because names become SQL.
 
-    ``version``: of the ledger that they come from; its columns have to be there.
+    ``version``: version of the ledger they come from; its columns are required.
 
     Raises:
-        StoreError: naming the table and the column.
+        StoreError: a table or column is not as it should be; names both.
     """
     return {
         name: parquet_table(
@@ -167,23 +167,23 @@ def read_tables(
 
 
 def own_rows(tables: Mapping[str, pa.Table], study: str, name: str) -> dict[str, pa.Table]:
-    """The tables without rows that another study paid, which archives of older versions may hold.
+    """Return the tables under the study name ``name``, without rows that another study paid for.
 
-    The study's rows go under ``name``.
+    Only archives of older versions contain such rows.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    kept = dict(tables)
-    kept["calls"] = _under_own_name(tables["calls"], study, tables["campaign_models"])
-    kept["attempts"] = tables["attempts"].filter(pc.field("study") == study)
-    mine = pc.field("attempt_id").isin(kept["attempts"].column("attempt_id").to_pylist())
-    kept["failures"] = tables["failures"].filter(mine)
+    own_tables = dict(tables)
+    own_tables["calls"] = _under_own_name(tables["calls"], study, tables["campaign_models"])
+    own_tables["attempts"] = tables["attempts"].filter(pc.field("study") == study)
+    is_own = pc.field("attempt_id").isin(own_tables["attempts"].column("attempt_id").to_pylist())
+    own_tables["failures"] = tables["failures"].filter(is_own)
     for table_name in ("campaigns", "campaign_models", "calls", "attempts"):
-        table = kept[table_name]
+        table = own_tables[table_name]
         names = pa.array([name] * table.num_rows, pa.string())
-        kept[table_name] = table.set_column(table.column_names.index("study"), "study", names)
-    return kept
+        own_tables[table_name] = table.set_column(table.column_names.index("study"), "study", names)
+    return own_tables
 
 
 def merge_calls(
@@ -199,8 +199,8 @@ def merge_calls(
     """Insert missing rows, in one transaction; return the number of new answers.
 
     Args:
-        study: reads the answers; no measurement does, unless ``adopt``.
-        origin: of the answers, for readers.
+        study: the study whose reports use the answers; with ``adopt``, measurements use them too.
+        origin: where the answers come from, in words.
 
     Raises:
         StoreError: a model of the same campaign has another serving identity here.
@@ -209,15 +209,15 @@ def merge_calls(
 
     for row in tables["campaign_models"].to_pylist():
         key = (row["study"], row["campaign"], row["model"])
-        there = db.execute(
+        identity = db.execute(
             "SELECT identity_hash FROM campaign_models"
             " WHERE study = ? AND campaign = ? AND model = ?",
             key,
         ).fetchone()
-        if there and there[0] != row["identity_hash"]:
+        if identity and identity[0] != row["identity_hash"]:
             raise StoreError(
-                f"{file}: model {key[2]!r} of campaign {key[1]} of study {key[0]!r} is another one "
-                "here; import it into a store of its own with --store DIR."
+                f"{file}: model {key[2]!r} of study {key[0]!r}, campaign {key[1]}, is another one "
+                "here; import it into a separate store with --store DIR."
             )
     codec = pa.Codec("zstd")
     needed = set(tables["calls"].column("document_id").to_pylist())
@@ -247,7 +247,7 @@ def merge_calls(
 
 
 def _attempt(db: Database, row: Mapping[str, Any]) -> int:
-    """Insert an attempt under a new number and add what it was charged to the campaign's spend."""
+    """Insert an attempt and add its charge to the campaign's spend; return its new number."""
     marks = ", ".join("?" * len(row))
     number = db.execute(
         f"INSERT INTO attempts ({', '.join(row)}) VALUES ({marks}) RETURNING attempt_id",
@@ -264,7 +264,7 @@ def _attempt(db: Database, row: Mapping[str, Any]) -> int:
 
 
 MOST_USD, MOST_NUMBER = 1e9, 4 * MOST_TOKENS
-"""Of one charge, and of any other number: a count of tokens, requests or bytes, a time in ms."""
+"""Largest charge (USD), and largest other number: tokens, requests, bytes or ms."""
 _MOST = {
     **dict.fromkeys(("reserved_usd", "charged_usd", "cost_usd"), MOST_USD),
     **dict.fromkeys(("replicate", "attempt_id"), 2**62),
@@ -281,12 +281,12 @@ def check_rows(
     """Refuse rows that no ledger would have written.
 
     Args:
-        tables: the ledger's tables, their columns checked already.
-        head: of the archive; names its study and campaigns.
-        documents: texts in the archive's sample, by their ids.
+        tables: the ledger's tables, with columns already checked.
+        head: the archive's head, which names its study and campaigns.
+        documents: document id -> text, for the archive's sample.
 
     Raises:
-        StoreError: a sentence that names the table and its fault.
+        StoreError: a row is not valid; names the table and its fault.
     """
     file = allowance.file
     for name, table in tables.items():
@@ -294,7 +294,7 @@ def check_rows(
     rows = {name: table.to_pylist() for name, table in tables.items()}
     study, campaigns = head["study"], {row["campaign"] for row in rows["campaigns"]}
     if campaigns != set(head["campaigns"]):
-        raise damaged(file, "its campaigns are not those that it names")
+        raise damaged(file, "its campaigns are not those named in its head")
     recipes = {row["recipe_hash"]: _recipe(file, row) for row in rows["recipes"]}
     for row in rows["identities"]:
         _require(
@@ -304,7 +304,7 @@ def check_rows(
         )
     described = {row["document_id"]: _check_document(row, allowance) for row in rows["documents"]}
     texts = {**documents, **described}
-    known = {
+    valid_values = {
         "call_key": {row["call_key"] for row in rows["calls"]},
         "attempt_id": {row["attempt_id"] for row in rows["attempts"]},
         "document_id": {row["document_id"] for row in rows["documents"]} | set(documents),
@@ -313,7 +313,7 @@ def check_rows(
         "campaign": campaigns,
     }
     for name in rows:
-        for column, values in known.items():
+        for column, values in valid_values.items():
             if column in tables[name].column_names:
                 strange = set(tables[name].column(column).to_pylist()) - values
                 _require(file, name, not strange, f"a {column} that it does not describe")
@@ -325,8 +325,8 @@ def check_rows(
         _check_result(file, row, signed=signed)
     for row in rows["calls"]:
         before = _check_call(file, row, recipes[row["recipe_hash"]], results.get(row["call_key"]))
-        there = row["call_key"] not in before and all(k in known["call_key"] for k in before)
-        _require(file, "calls", there, "a call after one that it does not describe")
+        valid = row["call_key"] not in before and all(k in valid_values["call_key"] for k in before)
+        _require(file, "calls", valid, "a call after one that it does not describe")
         text, question = texts[row["document_id"]], row["question"]
         if text is not None and question and not before:
             prompt = recipes[row["recipe_hash"]].render(text, question, row["replicate"])
@@ -334,7 +334,7 @@ def check_rows(
 
 
 def _check_table(file: Path, name: str, table: pa.Table) -> None:
-    """Keys, values that have to be there, amounts and times."""
+    """Raise StoreError for a table with invalid keys, missing values, amounts or times."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -347,18 +347,18 @@ def _check_table(file: Path, name: str, table: pa.Table) -> None:
     for column, values in zip(table.column_names, table.columns, strict=True):
         if values.type == pa.float64():
             refuse(
-                pc.all(pc.is_finite(values)).as_py() is not False, f"a {column} that is no number"
+                pc.all(pc.is_finite(values)).as_py() is not False, f"a {column} that is not finite"
             )
         if values.type in (pa.int64(), pa.float64()) and values.null_count < len(values):
             low, high = pc.min_max(values).as_py().values()
-            most = _MOST.get(column, MOST_NUMBER)
-            refuse(low >= 0 and high <= most, f"{column!r} out of all bounds")
+            limit = _MOST.get(column, MOST_NUMBER)
+            refuse(low >= 0 and high <= limit, f"{column!r} out of all bounds")
         if column in ("campaign", "model"):  # they become names of files and lines on a terminal
             names = filter(None, pc.unique(values).to_pylist())
             refuse(all(n.isprintable() and len(n) <= 200 for n in names), f"a strange {column}")
         if column.endswith("_at") or column == "at":
             for text in pc.unique(values).to_pylist():
-                refuse(text is None or _is_time(text), f"a {column} that is no time")
+                refuse(text is None or _is_time(text), f"a {column} that is not a time")
 
 
 def _is_time(text: str) -> bool:
@@ -376,10 +376,10 @@ def _check_document(row: Mapping[str, Any], allowance: Allowance) -> str | None:
     allowance.take(row["bytes"])
     try:
         text = pa.Codec("zstd").decompress(row["zstd"], row["bytes"], asbytes=True)
-        whole, decoded = hashlib.sha256(text).hexdigest() == row["document_id"], text.decode()
+        matches, decoded = hashlib.sha256(text).hexdigest() == row["document_id"], text.decode()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise damaged(allowance.file, "a document of its table 'documents' is not whole") from error
-    _require(allowance.file, "documents", whole, "a text that is not what its id says")
+    _require(allowance.file, "documents", matches, "a text that does not match its id")
     return str(decoded)
 
 
@@ -387,22 +387,22 @@ def _recipe(file: Path, row: Mapping[str, Any]) -> Recipe:
     body = _json(file, "recipes", row["body"])
     try:
         recipe = Recipe.from_dict(body)
-        same = recipe.hash == row["recipe_hash"]
+        matches = recipe.hash == row["recipe_hash"]
     except (ContextCliffError, KeyError, ValueError, TypeError, AttributeError) as error:
-        raise damaged(file, "its table 'recipes' holds no recipe") from error
-    _require(file, "recipes", same)
+        raise damaged(file, "its table 'recipes' has a row that is not a recipe") from error
+    _require(file, "recipes", matches)
     return recipe
 
 
 def _check_call(
     file: Path, row: Mapping[str, Any], recipe: Recipe, result: Mapping[str, Any] | None
 ) -> Collection[str]:
-    """Refuse an answer under the key of another question; the calls that it comes after."""
+    """Refuse a call under another question's key; return the keys of the calls before it."""
     _require(file, "calls", row["replicate"] < recipe.replicates, "an unknown replicate")
     parts = _json(file, "calls", row["parts"]) if row.get("parts") is not None else None
     after: list[str] = (parts or {}).get("after", [])
     listed = isinstance(after, list) and all(isinstance(key, str) for key in after)
-    _require(file, "calls", listed, "an 'after' that is no list of calls")
+    _require(file, "calls", listed, "an 'after' that is not a list of calls")
     if after:  # its key is made of answers in the words of the experiment
         return after
     example = Example(row["example_id"], row["document_id"], row["question"], (), "")
@@ -414,12 +414,12 @@ def _check_call(
 
 def _check_result(file: Path, row: Mapping[str, Any], *, signed: bool) -> None:
     noted = row.get("checksum")
-    needless = not signed or row.get("pruned_at") is not None
-    _require(file, "results", noted is not None or needless, "an answer without a checksum")
+    optional = not signed or row.get("pruned_at") is not None
+    _require(file, "results", noted is not None or optional, "an answer without a checksum")
     if noted is not None and noted != result_checksum(row):
         raise StoreError(
             f"{file} is damaged or was tampered with: the answer to call "
-            f"{row['call_key'][:12]!r} is not what its checksum says; get a fresh copy."
+            f"{row['call_key'][:12]!r} does not match its checksum; get a fresh copy."
         )
     _require(file, "results", row["no_answer"] in _NO_ANSWER, "an unknown no_answer")
     if row.get("extra") is not None:
@@ -427,7 +427,7 @@ def _check_result(file: Path, row: Mapping[str, Any], *, signed: bool) -> None:
 
 
 def result_checksum(row: Mapping[str, Any]) -> str:
-    """The checksum of an answer as the archive has it."""
+    """Return the checksum of an answer as stored in the archive."""
     return checksum(row["call_key"], {name: row.get(name) for name in COLUMNS})
 
 

@@ -1,4 +1,4 @@
-"""The archive itself: a zip of known members, and the checks they pass before they are imported."""
+"""The archive file: a zip of known members, and the checks that they must pass."""
 
 from __future__ import annotations
 
@@ -46,30 +46,30 @@ FORMAT, FORMAT_VERSION = "contextcliff-study", 2
 ARCHIVE_HEAD = "archive.json"
 
 RATIO, SMALL_BYTES, MOST_BYTES = 100, 64 << 20, 16 << 30
-"""An archive may unpack to `SMALL_BYTES`, or to `RATIO` times its own size, never to more than
-`MOST_BYTES`: ours unpack to some ten times their size."""
+"""Most bytes an archive may unpack to: the larger of `SMALL_BYTES` and `RATIO` times its size, but
+never more than `MOST_BYTES`. Exports unpack to about ten times their size."""
 _DEPTH = 64
 _ROWS_AT_ONCE = 1 << 14
 
 
 def sha256(data: bytes) -> str:
-    """Hex digest."""
+    """Return the SHA-256 of ``data`` as a hex digest."""
     return hashlib.sha256(data).hexdigest()
 
 
 def json_bytes(value: object) -> bytes:
-    """Canonical JSON for people: sorted keys, indented, UTF-8."""
+    """Return ``value`` as readable canonical JSON: sorted keys, indented, UTF-8."""
     return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
 def json_object(data: bytes | str) -> dict[str, Any]:
-    """The JSON object in ``data``.
+    """Parse ``data`` as a JSON object and return it.
 
     Raises:
-        ValueError: no JSON object, or one with a name twice, NaN, or more than `_DEPTH` levels.
+        ValueError: not a JSON object, or one with a repeated name, NaN, or over `_DEPTH` levels.
     """
     try:
-        value = json.loads(data, object_pairs_hook=_once, parse_constant=_no_number)
+        value = json.loads(data, object_pairs_hook=_unique_object, parse_constant=_refuse_number)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(value, dict):
@@ -87,24 +87,24 @@ def json_object(data: bytes | str) -> dict[str, Any]:
     return value
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
         raise ValueError("a name occurs twice")
     return value
 
 
-def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
+def _refuse_number(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def damaged(file: Path, what: str) -> StoreError:
-    """Return the error for a ``file`` that no export wrote; ``what`` is a clause."""
+    """Return the error for a ``file`` that no export wrote; ``what``: a clause with the reason."""
     return StoreError(f"{file} is damaged or was tampered with: {what}; get a fresh copy.")
 
 
 def parquet_bytes(table: pa.Table) -> bytes:
-    """The table as a Parquet file; the same rows give the same bytes."""
+    """Return ``table`` as the bytes of a Parquet file; the same rows give the same bytes."""
     import pyarrow.parquet as pq
 
     buffer = io.BytesIO()
@@ -113,21 +113,21 @@ def parquet_bytes(table: pa.Table) -> bytes:
 
 
 class Allowance:
-    """How many bytes the tables of one archive may still unpack to."""
+    """The number of bytes that the tables of one archive may still unpack to."""
 
     def __init__(self, file: Path, packed_bytes: int) -> None:
         self.file = file
         self._left = most_bytes(packed_bytes)
 
     def take(self, number: int) -> None:
-        """Note ``number`` more bytes; StoreError where they are too many."""
+        """Use up ``number`` bytes; raise StoreError if too few are left."""
         self._left -= number
         if self._left < 0:
             raise _too_large(self.file)
 
 
 def most_bytes(packed_bytes: int) -> int:
-    """Most bytes that an archive of this size may unpack to."""
+    """Return the most bytes that an archive of this size may unpack to."""
     return min(max(SMALL_BYTES, RATIO * packed_bytes), MOST_BYTES)
 
 
@@ -138,14 +138,14 @@ def _too_large(file: Path) -> StoreError:
 def parquet_table(
     data: bytes, name: str, schema: pa.Schema, allowance: Allowance, needed: Collection[str] = ()
 ) -> pa.Table:
-    """The table ``name`` in ``data``, valid in every cell.
+    """Return the table ``name`` in ``data``, with every cell validated.
 
     Args:
-        schema: columns that it may have, each of exactly this type.
-        needed: columns that it must have (default: all).
+        schema: allowed columns, each of exactly this type.
+        needed: required columns; all if empty.
 
     Raises:
-        StoreError: no Parquet, other columns, text that is no UTF-8, or too many bytes.
+        StoreError: not Parquet, other columns, text that is not UTF-8, or too many bytes.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -185,7 +185,7 @@ def _require_columns(
 
 
 def _plain_bytes(column: pa.Array) -> int:
-    """What the column takes with each text written out, and eight bytes a cell."""
+    """Return the column's bytes with every text written out, plus eight per cell."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -197,7 +197,7 @@ def _plain_bytes(column: pa.Array) -> int:
 
 
 def write(file: Path, head: Mapping[str, Any], members: Mapping[str, bytes]) -> bytes:
-    """Write the archive all at once or not at all; its bytes.
+    """Write the archive atomically; return its bytes.
 
     Raises:
         StoreError: the file cannot be written.
@@ -207,7 +207,7 @@ def write(file: Path, head: Mapping[str, Any], members: Mapping[str, bytes]) -> 
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, data in [(ARCHIVE_HEAD, json_bytes(marked)), *sorted(members.items())]:
-            # No clock and no file mode in it: the same store gives the same bytes.
+            # A fixed time and file mode, so that the same store gives the same bytes.
             info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
             info.external_attr = 0o644 << 16
             info.create_system = 3
@@ -221,18 +221,18 @@ def write(file: Path, head: Mapping[str, Any], members: Mapping[str, bytes]) -> 
 def read(
     file: Path, names: Collection[str], *together: Collection[str]
 ) -> tuple[dict[str, Any], dict[str, bytes], bytes]:
-    """Return head, members and bytes of an archive that holds exactly ``names``, all sound.
+    """Return head, members and bytes of an archive with exactly the members ``names``, verified.
 
-    ``together``: further members that it may hold; of each collection all of them or none.
+    ``together``: collections of optional members; of each, all must be present or none.
 
-    Nothing is ever extracted by a name that the file brings: no path in it can reach outside.
+    Nothing is extracted under a name from the file, so no path in it can escape.
 
     Raises:
-        StoreError: missing, no archive of a study, damaged, too large, or of a newer version.
+        StoreError: missing, not an archive of a study, damaged, too large, or from a newer version.
     """
     try:
         if not file.is_file() and file.exists():
-            raise StoreError(f"{file} is no plain file; name the archive itself.")
+            raise StoreError(f"{file} is not a regular file; give the archive itself.")
         if (size := file.stat().st_size) > MOST_BYTES:
             raise StoreError(f"{file} has {size:,} bytes, too many for an archive of a study.")
         data = file.read_bytes()
@@ -275,8 +275,8 @@ def _require_bounded(file: Path, infos: Iterable[zipfile.ZipInfo], packed_bytes:
     for info in infos:
         mode = info.external_attr >> 16
         if info.is_dir() or (mode and stat.S_IFMT(mode) not in (0, stat.S_IFREG)):
-            raise damaged(file, f"{info.filename[:80]!r} is no plain file")
-        # Of the other methods Python's library unpacks everything before it looks at a limit.
+            raise damaged(file, f"{info.filename[:80]!r} is not a regular file")
+        # With other methods, Python's library unpacks everything before it checks a limit.
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise damaged(file, f"{info.filename[:80]!r} is packed by an unknown method")
         total += info.file_size
@@ -286,7 +286,7 @@ def _require_bounded(file: Path, infos: Iterable[zipfile.ZipInfo], packed_bytes:
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     with archive.open(info) as member:
-        # With a number: without one all is unpacked, however much more it is than declared.
+        # Without a limit, everything is unpacked, even if it is larger than declared.
         body = member.read(info.file_size + 1)
     if len(body) != info.file_size:
         raise zipfile.BadZipFile("shorter than declared")
@@ -295,7 +295,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
 
 @contextmanager
 def _damage(file: Path) -> Iterator[None]:
-    """What a mangled zip makes the library raise, as our sentence."""
+    """Turn any error that a mangled zip makes the library raise into one StoreError."""
     try:
         yield
     except (
@@ -309,7 +309,7 @@ def _damage(file: Path) -> Iterator[None]:
 
 @contextmanager
 def malformed(file: Path, member: str) -> Iterator[None]:
-    """Turn errors of unexpected value types into our sentence."""
+    """Turn errors caused by unexpected values in ``member`` into one StoreError."""
     try:
         yield
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
@@ -317,16 +317,16 @@ def malformed(file: Path, member: str) -> Iterator[None]:
 
 
 SAMPLE_MEMBERS = (f"manifest/{HEAD}", f"manifest/{DOCUMENTS_FILE}")
-"""Missing where a study's experiments make their own documents."""
+"""Members with the sample; absent if a study's experiments make their own documents."""
 EXAMPLES_MEMBER = f"manifest/{EXAMPLES_FILE}"
-"""Missing in archives of earlier versions, too."""
+"""Member with the sample's questions; absent in archives of earlier versions, too."""
 
 
 def check_head(head: Mapping[str, Any]) -> dict[str, Any]:
-    """``head`` with study, campaigns and the sample's hash as texts.
+    """Return a copy of ``head`` after checking study, campaigns and the sample's hash.
 
     Raises:
-        ValueError, LookupError, TypeError: they are missing or something else.
+        ValueError, LookupError, TypeError: one of them is missing or malformed.
     """
     campaigns, sample = head["campaigns"], head["manifest_sha256"]
     if not isinstance(campaigns, list) or not all(isinstance(name, str) for name in campaigns):
@@ -341,12 +341,12 @@ def check_head(head: Mapping[str, Any]) -> dict[str, Any]:
 def sound_sample(
     members: Mapping[str, bytes], sha256: str | None, allowance: Allowance
 ) -> tuple[Manifest | None, dict[str, str]]:
-    """The archive's manifest and its texts by document id, verified outside the store.
+    """Return the archive's manifest and its texts by document id, verified outside the store.
 
-    None and nothing where it has no sample.
+    Without a sample, returns None and an empty dict.
 
     Raises:
-        StoreError: it is not sound, or not the one that the archive names.
+        StoreError: the sample is not valid, or not the one named in the archive's head.
     """
     file, (manifest_name, documents_name) = allowance.file, SAMPLE_MEMBERS
     if sha256 is None and documents_name not in members:
@@ -369,10 +369,10 @@ def sound_sample(
                     (folder / short).write_bytes(members[member])
             manifest = load_manifest(folder)
     except ContextCliffError as error:
-        raise damaged(file, "its sample is not sound") from error
+        raise damaged(file, "its sample is not valid") from error
     computed = manifest.computed_sha256() if EXAMPLES_MEMBER in members else manifest.sha256
     if not computed == manifest.sha256 == sha256:
-        raise damaged(file, "its sample is not the one that it names")
+        raise damaged(file, "its sample is not the one named in its head")
     with malformed(file, manifest_name):
         _check_manifest(manifest, texts)
     return manifest, texts
@@ -411,10 +411,10 @@ def _check_manifest(manifest: Manifest, texts: Mapping[str, str]) -> None:
 
 
 def read_description(data: bytes, file: Path) -> dict[str, Any]:
-    """The study as the archive describes it: its keys, prompt texts and recipe.
+    """Return the archive's description of the study: its keys, prompt texts and recipe.
 
     Raises:
-        StoreError: something is missing, or the recipe does not match its hash.
+        StoreError: a part is missing, or the recipe does not match its hash.
     """
     with malformed(file, "study.json"):
         described = json_object(data)
@@ -433,15 +433,15 @@ def read_description(data: bytes, file: Path) -> dict[str, Any]:
 
 
 def check_texts(file: Path, texts: Iterable[tuple[str | None, str | None]]) -> dict[str, str]:
-    """Document id -> text of the archive's sample.
+    """Return document id -> text for the archive's sample.
 
     Raises:
-        StoreError: a text does not match its id, is missing, or is there twice.
+        StoreError: a text does not match its id, is missing, or occurs twice.
     """
     checked: dict[str, str] = {}
     for document_id, text in texts:
-        whole = text is not None and document_id not in checked
-        if not whole or hashlib.sha256(str(text).encode()).hexdigest() != document_id:
-            raise damaged(file, "a document of its sample is not what its id says")
+        is_new = text is not None and document_id not in checked
+        if not is_new or hashlib.sha256(str(text).encode()).hexdigest() != document_id:
+            raise damaged(file, "a document of its sample does not match its id")
         checked[str(document_id)] = str(text)
     return checked

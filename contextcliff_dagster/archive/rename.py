@@ -1,15 +1,12 @@
-"""A study's measurements taken out of a store, or the study under another name.
+"""Pruning a study's measurements or texts from a store, and renaming a study.
 
-Taking a study's measurements, or its texts, out of a store: the ledger and the files next to it.
+Pruning removes them from the ledger and from the files next to it. Profiles and reports contain
+only numbers and stay. Files that could only be rebuilt from pruned data are removed too, so that no
+file outlives its source.
 
-Profiles and reports hold numbers, and stay. Everything else that could only be rebuilt from what
-the ledger has lost goes with it, so that no file outlives what it was made from.
-
-A study under another name: its rows in the ledger, its folder, the results in it, its files.
-
-Each step is whole or not done, and doing it again changes nothing. A note in the store says from
-the first step to the last that a renaming goes on: until it has ended no run uses either name
-(`studies.study`), so that nothing is measured under the wrong one.
+Renaming changes a study's ledger rows, its folder, the results in it, and its files. Each step is
+atomic and can be repeated. A note in the store marks a renaming in progress; until it is finished,
+no run uses either name (`studies.study`), so nothing is measured under the wrong one.
 """
 
 from __future__ import annotations
@@ -48,16 +45,16 @@ def prune_store(
     tables: Iterable[Table],
     texts: bool = False,
 ) -> PrunePlan:
-    """`inference.ledger.prune.prune`, and the study's files to match.
+    """Prune the ledger (`inference.ledger.prune.prune`) and the study's files to match.
 
-    ``tables``: tables that the experiments fill. Without ``texts``: predictions and scored records
-    of the pruned campaigns go. With ``texts``: they lose the columns of text, and for a whole study
-    its sample and the corpus it was drawn from (documents, questions, answers) go. Entries
-    that engines keep of documents they have read go in either case.
+    Without ``texts``, the pruned campaigns' predictions and scored records are removed. With
+    ``texts``, they only lose their text columns; pruning a whole study also removes its sample and
+    the corpus it was drawn from (documents, questions, answers). Engines' caches of documents are
+    removed in either case. ``tables``: the tables that experiments fill.
 
     Raises:
-        StudyError: no such study or campaign.
-        StoreError: a run is measuring it, or ledger or files cannot be written.
+        StudyError: there is no such study or campaign.
+        StoreError: a run is measuring it, or the ledger or a file cannot be written.
     """
     plan = prune(ledger, study, campaign, texts=texts)
     for table in tables:
@@ -69,7 +66,7 @@ def prune_store(
                     _without_texts(file, table)
             else:
                 _remove(folder)
-    _remove(store.kv_reads_dir)  # whose documents these are is not noted there
+    _remove(store.kv_reads_dir)  # it does not record which study a document belongs to
     if texts and campaign is None:
         _remove(store.manifest_dir(study))
         _remove(store.preparation_dir(study))
@@ -103,12 +100,12 @@ def _remove(path: Path) -> None:
 _RESULTS = (
     "profiles/*/*/*.json", "results/*/*.json", "baseline.json", "calibration.json", "retired.json",
 )  # fmt: skip
-"""JSON files of a study that name it. Reports are not among them: `report` writes them again."""
+"""JSON files that contain their study's name. Reports do too, but `report` rewrites them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RenamePlan:
-    """Changes of a renaming. ``resumed``: an interrupted one is finished."""
+    """Changes that a renaming makes. ``resumed``: whether it completes an interrupted one."""
 
     old: str
     new: str
@@ -123,9 +120,9 @@ def plan_rename(store: Store, old: str, new: str) -> RenamePlan:
     """Return the changes of `rename_study` without making them.
 
     Raises:
-        StudyError: there is no study ``old``, ``new`` is taken or no name, or a file of the study
-            cannot be changed.
-        StoreError: another renaming was begun, or the ledger cannot be read.
+        StudyError: there is no study ``old``, ``new`` is taken or not a valid name, or a file of
+            the study cannot be changed.
+        StoreError: another renaming is in progress, or the ledger cannot be read.
     """
     for name in (old, new):
         require_study_name(name)
@@ -135,7 +132,7 @@ def plan_rename(store: Store, old: str, new: str) -> RenamePlan:
             f"Study {begun.old!r} is being renamed to {begun.new!r}; run `{begun.command}` first."
         )
     if old == new:
-        raise StudyError(f"Study {old!r} has this name; give another one.")
+        raise StudyError(f"Study {old!r} already has this name; choose another.")
     if begun is None:
         _refuse_taken(store, new)
     defined = files.study_files(store, old) if begun is None else _files_left(store, old)
@@ -144,7 +141,7 @@ def plan_rename(store: Store, old: str, new: str) -> RenamePlan:
         if not os.access(folder := path.resolve().parent, os.W_OK):
             raise StudyError(
                 f"The file of study {old!r} is in {folder}, which is read-only here; run the same "
-                "command where it can be written."
+                "command where the folder is writable."
             )
     rows = _rows(store, old)
     plan = RenamePlan(
@@ -154,31 +151,31 @@ def plan_rename(store: Store, old: str, new: str) -> RenamePlan:
     if not (plan.files or plan.folder or rows or plan.resumed):
         raise StudyError(
             f"There is no study {old!r}, neither a file nor results; `contextcliff studies` and "
-            "`contextcliff campaign list` name those there are."
+            "`contextcliff campaign list` show the existing ones."
         )
     return plan
 
 
 def rename_study(store: Store, old: str, new: str, *, tables: Iterable[Table]) -> RenamePlan:
-    """Rename study ``old``; called again after a crash, finish the renaming.
+    """Rename study ``old``, or finish a renaming that crashed; return its plan.
 
-    Nothing is measured again afterwards: no key of a call holds the study's name. The sample keeps
-    the name under which it was drawn, and its hash.
+    Nothing is measured again afterwards, because call keys do not contain the study's name. The
+    sample keeps its hash and the name under which it was drawn.
 
     Args:
         tables: tables that the experiments fill.
 
     Raises:
-        StudyError, StoreError: see `plan_rename`; or a run of the study is going on, or something
-            cannot be written.
+        StudyError, StoreError: see `plan_rename`; also if a run of the study is in progress, or
+            a file cannot be written.
     """
     for name in (old, new):
         require_study_name(name)
-    with ExitStack() as held:
-        held.enter_context(study_alone(store, old))
+    with ExitStack() as locks:
+        locks.enter_context(study_alone(store, old))
         plan = plan_rename(store, old, new)
         if plan.resumed:  # the folder may have its new name already
-            held.enter_context(study_alone(store, new))
+            locks.enter_context(study_alone(store, new))
         note = renaming_note(store)
         if not plan.resumed:
             write_json(note, {"old": old, "new": new})
@@ -193,13 +190,13 @@ def rename_study(store: Store, old: str, new: str, *, tables: Iterable[Table]) -
                 store.study_dir(old).rename(store.study_dir(new))
             _name_results(store.study_dir(new), old, new, tables)
             for path in _files_left(store, old):
-                kept = path == kept_in(store.root) / f"{old}.yaml"
-                files.rename_kept(store, old, new) if kept else files.rename_file(path, old, new)
+                stored = path == kept_in(store.root) / f"{old}.yaml"
+                files.rename_kept(store, old, new) if stored else files.rename_file(path, old, new)
             note.unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(
-                f"Cannot change {error.filename or old} ({error.strerror or error}); correct "
-                f"that and run `contextcliff studies rename {old} {new}` again."
+                f"Cannot change {error.filename or old} ({error.strerror or error}); fix "
+                f"this and run `contextcliff studies rename {old} {new}` again."
             ) from error
     return plan
 
@@ -228,23 +225,23 @@ def _refuse_taken(store: Store, name: str) -> None:
 
 
 def _files_left(store: Store, old: str) -> list[Path]:
-    """The files that a renaming has not come to yet."""
+    """Return the study's files that still have the old name."""
     with suppress(StudyError):
         return files.study_files(store, old)
     return []
 
 
 def _name_results(folder: Path, old: str, new: str, tables: Iterable[Table]) -> None:
-    """Let the results in ``folder`` name their study; they could be made again from the ledger."""
+    """Write the study's new name into the results in ``folder``, instead of rebuilding them."""
     for table in {table.name for table in tables}:
         for file in sorted(folder.glob(f"{table}/campaign=*/model=*/bin=*/*.parquet")):
             _name_in_table(file, new)
     for pattern in _RESULTS:
         for file in sorted(folder.glob(pattern)):
-            with suppress(ValueError):  # a damaged one stays what it is
+            with suppress(ValueError):  # a damaged file stays as it is
                 value = json.loads(file.read_bytes())
-                if (named := _named(value, old, new)) != value:
-                    write_json(file, named)
+                if (renamed := _named(value, old, new)) != value:
+                    write_json(file, renamed)
 
 
 def _name_in_table(file: Path, new: str) -> None:
@@ -259,7 +256,7 @@ def _name_in_table(file: Path, new: str) -> None:
             if "study" not in names or set(opened.read(["study"])["study"].to_pylist()) == {new}:
                 return
             data = opened.read()
-    except (pa.ArrowException, OSError):  # a damaged one stays what it is
+    except (pa.ArrowException, OSError):  # a damaged file stays as it is
         return
     index = names.index("study")
     column = pa.array([new] * data.num_rows, data.schema.field(index).type)

@@ -1,4 +1,4 @@
-"""Companions of the calls: results as one flat file, and documents that no source holds."""
+"""Results exported as one flat file, and archived documents that have no other source."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ JUDGED = (
     *("accepted", "score", "em", "f1", "contained", "failure", "parsed_answer"),
     *("task", "length_tokens", "bin", "evidence_position"),
 )
-"""Columns of `contracts.ANSWERS` that sample and records of a study know, not the ledger."""
+"""Columns of `contracts.ANSWERS` that come from a study's sample and records, not the ledger."""
 
 Judge = Callable[[list[dict[str, Any]]], None]
-"""Fills in `JUDGED` of some rows."""
+"""Function that fills in the `JUDGED` columns of rows in place."""
 
 
 class Exported(NamedTuple):
-    """Rows of an export, and how many of them have columns that the ledger alone lacks."""
+    """Counts of an export: rows, and rows with a prompt, a score and accepted answers."""
 
     rows: int = 0
     prompts: int = 0
@@ -53,11 +53,11 @@ class Exported(NamedTuple):
     accepted: int = 0
 
     def plus(self, rows: list[dict[str, Any]]) -> Exported:
-        """Return the numbers with some more rows."""
-        known = (
+        """Return the counts with ``rows`` added."""
+        filled = (
             sum(row[name] is not None for row in rows) for name in (_PROMPT, "score", "accepted")
         )
-        return Exported(*map(add, self, (len(rows), *known)))
+        return Exported(*map(add, self, (len(rows), *filled)))
 
 
 def export_results(
@@ -69,19 +69,19 @@ def export_results(
     judge: Judge | None = None,
     prompts: bool = True,
 ) -> Exported:
-    """Write every ended call of the study to ``file``, a row each.
+    """Write every finished call of the study to ``file``, one row each; return the counts.
 
-    JSONL or Parquet, by the file's suffix. Rows are in the order of ``call_key``; the same ledger
-    gives the same rows. A call that a run gave up has ``no_answer`` ``transport_error``;
-    ``maybe_paid`` counts the requests of a call that died after they were sent, without the one
-    that was answered. ``prompt`` is what was sent, rebuilt from the ledger's own documents: the
-    messages of a chat, else a text; null where the texts were pruned, and everywhere unless
-    ``prompts``. `JUDGED` is null without ``judge``. ``parts``, ``extra`` and ``prompt`` are objects
-    in JSONL, JSON text in Parquet. There is no key or address in a ledger, so none in the file.
+    The suffix chooses JSONL or Parquet. Rows are sorted by ``call_key``; the same ledger gives the
+    same rows. A call that a run gave up has the ``no_answer`` value ``transport_error``.
+    ``maybe_paid`` counts a call's requests that died after sending, so may have been paid.
+    ``prompt`` is rebuilt from the ledger's documents: chat messages or a text, null if the texts
+    were pruned or ``prompts`` is False. The `JUDGED` columns are null without ``judge``. ``parts``,
+    ``extra`` and ``prompt`` are objects in JSONL and JSON text in Parquet. The file has no API key
+    or address, because the ledger has none.
 
     Raises:
-        StudyError: nothing of the study (or campaign) is recorded.
-        StoreError: another suffix, the ledger cannot be read, or the file not written.
+        StudyError: the ledger has no record of the study (or campaign).
+        StoreError: unknown suffix, or the ledger cannot be read or the file not written.
     """
     if file.suffix not in FORMATS:
         raise StoreError(f"{file} should end in {' or '.join(FORMATS)}: that chooses the format.")
@@ -97,7 +97,7 @@ def export_results(
 def _completed(
     batches: Iterable[list[dict[str, Any]]], judge: Judge | None, ledger: Ledger | None
 ) -> Iterator[list[dict[str, Any]]]:
-    """The rows with their judgement and prompt; not more at once than some megabytes of prompts."""
+    """Yield the rows with judgement and prompt, with at most some MB of prompts at once."""
     for rows in batches:
         for row in rows:
             row |= dict.fromkeys((*JUDGED, _PROMPT))
@@ -120,20 +120,20 @@ def _require_study(db: Database, study: str, campaign: str | None) -> None:
     rows = db.execute(
         "SELECT campaign FROM campaigns WHERE study = ? ORDER BY created_at", (study,)
     ).fetchall()
-    there = [row[0] for row in rows]
-    if not there:
+    campaigns = [row[0] for row in rows]
+    if not campaigns:
         raise StudyError(f"The ledger has no study {study!r}; see `contextcliff campaign list`.")
-    if campaign is not None and campaign not in there:
+    if campaign is not None and campaign not in campaigns:
         raise StudyError(
             f"Study {study!r} has no campaign {campaign!r} in the ledger; "
-            f"it has {', '.join(there)}."
+            f"it has {', '.join(campaigns)}."
         )
 
 
 def _rows(
     db: Database, study: str, campaign: str | None, lost: Mapping[str, int]
 ) -> Iterator[list[dict[str, Any]]]:
-    """Some rows at a time, so that the whole study need not fit into memory."""
+    """Yield rows in batches, so that the whole study need not fit into memory."""
     calls = ", ".join(f"c.{name}" for name in _OF_CALL)
     results = ", ".join(map(either, _OF_RESULT))
     # The last attempt's failure counts, and only where there is no result.
@@ -148,8 +148,8 @@ def _rows(
     )
     last = ""
     while True:
-        given = (study, last) if campaign is None else (study, last, campaign)
-        rows = db.execute(sql, given).fetchall()
+        parameters = (study, last) if campaign is None else (study, last, campaign)
+        rows = db.execute(sql, parameters).fetchall()
         if rows:
             yield [_row(values, lost) for values in rows]
         if len(rows) < _AT_ONCE:
@@ -158,8 +158,8 @@ def _rows(
 
 
 def _row(values: tuple[Any, ...], lost: Mapping[str, int]) -> dict[str, Any]:
-    *known, died, kind, message, at = values
-    row = dict(zip([*_OF_CALL, *_OF_RESULT], known, strict=True))
+    *fields, died, kind, message, at = values
+    row = dict(zip([*_OF_CALL, *_OF_RESULT], fields, strict=True))
     row[_MAYBE_PAID] = died + lost.get(row["call_key"], 0)
     if kind is not None:
         row |= {"no_answer": "transport_error", "error": f"{kind}: {message}", "finished_at": at}
@@ -167,14 +167,14 @@ def _row(values: tuple[Any, ...], lost: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _write_jsonl(path: Path, batches: Iterator[list[dict[str, Any]]]) -> Exported:
-    done = Exported()
+    exported = Exported()
     with path.open("w", encoding="utf-8") as file:
         for rows in batches:
-            done = done.plus(rows)
+            exported = exported.plus(rows)
             for row in rows:
                 nested = {name: json.loads(row[name]) for name in _JSON if row[name]}
                 file.write(json.dumps(row | nested, ensure_ascii=False) + "\n")
-    return done
+    return exported
 
 
 def _write_parquet(path: Path, batches: Iterator[list[dict[str, Any]]]) -> Exported:
@@ -182,23 +182,23 @@ def _write_parquet(path: Path, batches: Iterator[list[dict[str, Any]]]) -> Expor
     import pyarrow.parquet as pq
 
     kinds = {field.name: field for table in ("calls", "results") for field in arrow_schema(table)}
-    named = [kinds[name] for name in [*_OF_CALL, *_OF_RESULT]]
+    fields = [kinds[name] for name in [*_OF_CALL, *_OF_RESULT]]
     answers = ANSWERS.arrow_schema()
     judged = [pa.field(name, answers.field(name).type) for name in JUDGED]
-    schema = pa.schema([*named, (_MAYBE_PAID, pa.int64()), *judged, (_PROMPT, pa.string())])
-    done = Exported()
+    schema = pa.schema([*fields, (_MAYBE_PAID, pa.int64()), *judged, (_PROMPT, pa.string())])
+    exported = Exported()
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for rows in batches:
-            done = done.plus(rows)
+            exported = exported.plus(rows)
             for row in rows:
                 if row[_PROMPT] is not None:
                     row[_PROMPT] = json.dumps(row[_PROMPT], ensure_ascii=False)
             writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-    return done
+    return exported
 
 
 KEPT_MEMBERS = ("documents/lists.json", "documents/documents.parquet")
-"""In archives of studies whose experiments cannot make their documents again from the study."""
+"""Archive members with experiments' documents that cannot be rebuilt from the study."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +206,9 @@ class KeptList:
     """The documents of an experiment.
 
     Attributes:
-        made_by: hash of the inputs that decide them.
+        made_by: hash of the inputs that determine them.
         sources: their sources, JSON-ready.
-        rows: a mapping a document, with ``document_id`` and ``text``; JSON-ready.
+        rows: one JSON-ready mapping per document, with ``document_id`` and ``text``.
     """
 
     made_by: str
@@ -217,7 +217,7 @@ class KeptList:
 
 
 def pack(lists: Mapping[str, KeptList]) -> dict[str, bytes]:
-    """Return the members of an archive that hold ``lists``, by experiment; none without any."""
+    """Return the archive members that hold ``lists`` (by experiment); empty without lists."""
     import pyarrow as pa
 
     if not lists:
@@ -231,8 +231,8 @@ def pack(lists: Mapping[str, KeptList]) -> dict[str, bytes]:
             "values": json.dumps({k: v for k, v in row.items() if k != "text"}, sort_keys=True),
             "text": row["text"],
         }
-        for name, one in lists.items()
-        for row in one.rows
+        for name, documents in lists.items()
+        for row in documents.rows
     ]
     table = pa.Table.from_pylist(rows, schema=_schema())
     return dict(
@@ -243,10 +243,10 @@ def pack(lists: Mapping[str, KeptList]) -> dict[str, bytes]:
 
 
 def unpack(members: Mapping[str, bytes], allowance: Allowance) -> dict[str, KeptList]:
-    """Return the lists by experiment; each text is the one that its id says.
+    """Return the document lists by experiment, with each text checked against its id.
 
     Raises:
-        StoreError: they are not as `pack` makes them.
+        StoreError: the members are not as `pack` writes them.
     """
     heads_name, table_name = KEPT_MEMBERS
     if heads_name not in members:

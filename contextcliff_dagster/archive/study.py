@@ -1,4 +1,4 @@
-"""Taking a study out of a store, and bringing it into another."""
+"""Exporting a study from a store, and importing it into another."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _MEMBERS = ("study.json", *(f"ledger/{name}.parquet" for name in calls.TABLES))
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSummary:
-    """Contents of an archive; ``new_answers`` were not in the store before (import only).
+    """Contents of an archive. ``new_answers``: answers not in the store before (import only).
 
-    ``usd``: charge of its requests; import counts it against budgets of its campaigns, not
-    against the day's.
+    ``usd``: what its requests cost. Import counts this against its campaigns' budgets, but not
+    against the daily budget.
     """
 
     study: str
@@ -63,13 +63,13 @@ def export_study(
     asked: Callable[[Ledger], Iterable[str]] = lambda _: (),
     documents: Mapping[str, KeptList] | None = None,
 ) -> ArchiveSummary:
-    """Write ``study`` with its sample and its own calls to ``file``, all at once or not at all.
+    """Write ``study`` with its sample and its calls to ``file`` atomically; return a summary.
 
     Args:
-        campaign: only this one; all when None.
-        asked: gives the keys of the calls that the study asks, so that answers which another study
-            of the store paid first go along (`experiments.lookup.asked_keys`); theirs alone do not.
-        documents: of experiments (`experiments.restore.kept_lists`).
+        campaign: the campaign to export; None: all.
+        asked: returns the keys of the study's calls (`experiments.lookup.asked_keys`), so that
+            answers which another study of the store paid for first are exported, too.
+        documents: documents of experiments (`experiments.restore.kept_lists`).
 
     Raises:
         StudyError: nothing is measured yet, or there is no such campaign.
@@ -96,9 +96,9 @@ def export_study(
         tables = calls.read_calls(ledger, study.name, campaign, texts, asked(ledger))
     campaigns = tuple(tables["campaigns"].column("campaign").to_pylist())
     if not campaigns:
-        named = f"campaign {campaign!r}" if campaign else "campaign"
+        missing = f"campaign {campaign!r}" if campaign else "campaign"
         raise StudyError(
-            f"Study {study.name!r} has no {named} in {store.root}; "
+            f"Study {study.name!r} has no {missing} in {store.root}; "
             f"see `contextcliff campaign list {study.name}`."
         )
     members |= pack(documents or {})
@@ -120,7 +120,7 @@ def export_study(
 
 
 Restore = Callable[["Study", Store, Mapping[str, KeptList], Path], Callable[[], None]]
-"""Checks the documents of experiments, and returns the function that stores them."""
+"""Function that checks the documents of experiments and returns a function to store them."""
 
 
 def import_study(
@@ -131,24 +131,24 @@ def import_study(
     *,
     adopt: bool = False,
 ) -> tuple[Study, ArchiveSummary]:
-    """Bring the study of ``file`` into ``store``; answers already there stay as they are.
+    """Import the study of ``file`` into ``store``; answers already there stay as they are.
 
-    Its answers are in the study's reports, and no measurement takes them for its own.
+    The study's reports use the imported answers, but measurements do not count them as their own.
 
-    Nothing of the store changes unless the whole file is sound and fits. Importing twice does
-    nothing the second time. The study's definition is returned, not kept: the caller decides
-    where definitions live.
+    The store changes only if the whole file is valid and fits. Importing a second time does
+    nothing. The study's definition is returned but not stored: the caller decides where
+    definitions live.
 
     Args:
-        name: of the study in this store; None: the file's.
-        restore: takes the documents of experiments over
-            (`experiments.restore.restore`); None leaves them.
-        adopt: measurements, of this study and of others that ask the same, take its answers.
+        name: name of the study in this store; None: the name in the file.
+        restore: stores the documents of experiments (`experiments.restore.restore`); None: they
+            are skipped.
+        adopt: whether measurements, of this study and others with the same calls, use its answers.
 
     Raises:
-        StoreError: the file is no such archive, is damaged or newer, or contradicts the store
+        StoreError: the file is not such an archive, is damaged or newer, or contradicts the store
             (another sample or another serving identity under the same name).
-        StudyError: another study has that name: a shipped one or one of the user's own.
+        StudyError: another study has that name, shipped or the user's own.
     """
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.sampling.manifest import MANIFEST_FILES, load_manifest
@@ -166,8 +166,8 @@ def import_study(
     tables = calls.own_rows(tables, head["study"], name or head["study"])
     described = read_description(members["study.json"], file)
     study, prompt_texts = _restore(described, head, store, file, name)
-    existing, there = own_study(study.name), load_studies().get(study.name)
-    mine = there if there and there.leave.home is None else None
+    existing, existing_study = own_study(study.name), load_studies().get(study.name)
+    mine = existing_study if existing_study and existing_study.leave.home is None else None
     if mine and measures(mine) != measures(study, described["recipe_hash"]):
         where = existing[0] if existing else mine.folder / f"{study.name}.yaml"
         raise StudyError(
@@ -179,12 +179,12 @@ def import_study(
     if present and manifest and load_manifest(folder).sha256 != manifest.sha256:
         raise StoreError(
             f"{file} holds another sample of study {study.name!r} than {folder}; "
-            "import it into a store of its own with --store DIR."
+            "import it into a separate store with --store DIR."
         )
-    shown = "".join(letter if letter.isprintable() else "?" for letter in file.name)
-    origin = f"{shown}, sha256 {container.sha256(data)}"
-    kept = unpack(members, allowance)
-    write_kept = restore(study, store, kept, file) if restore and kept else None
+    label = "".join(letter if letter.isprintable() else "?" for letter in file.name)
+    origin = f"{label}, sha256 {container.sha256(data)}"
+    lists = unpack(members, allowance)
+    write_lists = restore(study, store, lists, file) if restore and lists else None
     with Ledger.open(store.ledger) as ledger:
         new = ledger.write(
             lambda db: calls.merge_calls(db, tables, texts, file, study.name, origin, adopt=adopt)
@@ -196,8 +196,8 @@ def import_study(
     for name in () if present or manifest is None else reversed(MANIFEST_FILES):
         if member := members.get(f"manifest/{name}"):
             write_atomic(folder / name, member)
-    if write_kept is not None:
-        write_kept()
+    if write_lists is not None:
+        write_lists()
     return study, _summary(study, manifest, tables, data, new)
 
 
@@ -224,7 +224,7 @@ def _describe(study: Study) -> dict[str, Any]:
     recipe = study.recipe()
     texts = {**recipe.to_dict(), "instructions": "\n".join(recipe.instructions)}
     return {
-        # As configured, relative paths too: the sample's specification is hashed from these words.
+        # As configured, with relative paths: the sample's specification is hashed from this text.
         "study": study.model_dump(mode="json"),
         "prompt_texts": {key: texts[key] for key in PROMPT_FILES if getattr(study.prompt, key)},
         "recipe": recipe.to_dict(),
@@ -235,7 +235,7 @@ def _describe(study: Study) -> dict[str, Any]:
 def _restore(
     data: Mapping[str, Any], head: Mapping[str, Any], store: Store, file: Path, name: str | None
 ) -> tuple[Study, dict[Path, str]]:
-    """The study of the archive, and the texts of its prompt files by their place in the store."""
+    """Return the archive's study, and its prompt texts by their path in the store."""
     import pydantic
 
     from contextcliff_dagster.studies import Study, kept_in
@@ -246,7 +246,7 @@ def _restore(
         texts = {key: data["prompt_texts"][key] for key in used}
     except (pydantic.ValidationError, KeyError, TypeError) as error:
         raise StoreError(
-            f"{file} holds no study that this version understands; upgrade contextcliff."
+            f"{file} holds a study that this version cannot read; upgrade contextcliff."
         ) from error
     if study.name != head["study"]:
         raise StoreError(f"{file} is damaged: it names two studies; get a fresh copy.")

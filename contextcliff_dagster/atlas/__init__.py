@@ -1,6 +1,6 @@
-"""What published outcomes of others' evaluations say of the safe context of models.
+"""Safe context caps of models, computed from published outcomes of other people's evaluations.
 
-Tables of outcomes, one row an answer, come with a file that says what they are (`sources`); their
-rows are parted into series of one model, task and condition (`series`), each of which is analysed
-like a measurement of one's own.
+Each table of outcomes, with one row per answer, has a file that describes it (`sources`). Its rows
+are divided into series of one model, task and condition (`series`), and each series is analysed
+like a measurement of this project.
 """

@@ -1,6 +1,6 @@
-"""Results of the atlas's series and pairs, cached by their inputs: nothing is computed twice.
+"""Results of the atlas's series and pairs, cached by their inputs.
 
-A pair is one model and task under two conditions: the difference of the scores over length.
+A pair is one model and task under two conditions; its result is the score difference over length.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ MADE_AT = "2000-01-01T00:00:00+00:00"
 
 
 class Kept:
-    """A cache folder of results, each by the hash of its inputs."""
+    """A cache folder of results, keyed by the hash of their inputs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._names: set[str] = set()
 
     def result(self, kind: type[Result], of: str, make: Callable[[], Result]) -> Result:
-        """Return the result of ``kind`` for the inputs ``of``, read or made.
+        """Return the result of ``kind`` for the inputs ``of``, cached or computed by ``make``.
 
         Raises:
             StoreError: the folder cannot be written.
@@ -100,8 +100,8 @@ class Pair(NamedTuple):
     """Two series of one model and task.
 
     Attributes:
-        family: its family in the source's ``pairs``.
-        of: number of pairs in the family; the p-values of ``comparison`` are adjusted for them.
+        family: name of the family in the source's ``pairs``.
+        of: number of pairs in the family, for which the p-values of ``comparison`` are adjusted.
     """
 
     family: str
@@ -119,38 +119,38 @@ def pairs_of(
 ) -> Iterator[Pair]:
     """Yield the sources' pairs with enough answers, in order, family by family.
 
-    Enough is as many as a verdict needs: `LEAST_ANSWERS`, for natural lengths `LEAST_DOCUMENTS`.
+    A verdict needs `LEAST_ANSWERS` answers and, for natural lengths, `LEAST_DOCUMENTS` documents.
 
     Args:
-        results: by the keys of the series.
+        results: series key -> result.
 
     Raises:
         ContextCliffError: a source names a condition that its table does not have.
         StoreError: ``kept`` cannot be written.
     """
     for name, source in sources.items():
-        own = [one for one in series if one.source == name]
-        for condition in (one for pair in source.pairs for one in (pair.a, *pair.b)):
+        in_source = [item for item in series if item.source == name]
+        for condition in (value for pair in source.pairs for value in (pair.a, *pair.b)):
             words = source.words(condition)
-            if not any(_exchanged(one.condition, words, "") != one.condition for one in own):
+            if not any(_exchanged(s.condition, words, "") != s.condition for s in in_source):
                 raise ContextCliffError(
                     f"Source {name} pairs the condition {condition!r}, which its table does not "
-                    "have; name values of the columns of `series`."
+                    "have; use values of the columns of `series`."
                 )
-        by_key = {one.key: one for one in own}
+        by_key = {item.key: item for item in in_source}
         for family in dict.fromkeys(pair.name for pair in source.pairs):
             outcomes = []
             for conditions in source.pairs:
                 if conditions.name != family:
                     continue
                 first = source.words(conditions.a)
-                for one in own:
+                for side in in_source:
                     for second in map(source.words, conditions.b):
-                        there = _exchanged(one.condition, first, second)
-                        pair = by_key.get(replace(one, condition=there).key)
-                        if there != one.condition and pair is not None:
-                            compared = _compared(one, pair, (first, second), results, kept)
-                            outcomes += [] if compared is None else [(one, pair, compared)]
+                        condition = _exchanged(side.condition, first, second)
+                        pair = by_key.get(replace(side, condition=condition).key)
+                        if condition != side.condition and pair is not None:
+                            compared = _compared(side, pair, (first, second), results, kept)
+                            outcomes += [] if compared is None else [(side, pair, compared)]
             adjusted = _in_family([comparison for *_, comparison in outcomes])
             for (a, b, _), comparison in zip(outcomes, adjusted, strict=True):
                 yield Pair(family, a, b, len(outcomes), comparison)
@@ -176,27 +176,27 @@ def _compared(
         return None
     settings = AnalysisSettings(chance=a.chance, second_opinions=False)
 
-    def made() -> Comparison:
-        alike = _alike(a, b)
+    def make() -> Comparison:
+        alike = _same_lengths(a, b)
         sides = [
             Measured(name, side.records, results.get(side.key) if alike else None)
             for name, side in zip(names, (a, b), strict=True)
         ]
         low, high = (int(of(b.records["length_tokens"])) for of in (min, max))
-        other = f"{names[1]} has texts of {low:,} to {high:,} tokens; the lengths are those of A."
-        notes = [] if alike else [f"{other[:1].upper()}{other[1:]}"]
+        words = f"{names[1]} has texts of {low:,} to {high:,} tokens; the lengths are those of A."
+        notes = [] if alike else [f"{words[:1].upper()}{words[1:]}"]
         found = compare(sides[0], sides[1], [], settings, notes=notes, created_at=MADE_AT)
         return found if alike else replace(found, loss_shift=nulls(LossShift), midpoint_shift=None)
 
-    comparison = kept.result(Comparison, f"{names} {a.state}{b.state}", made)
+    comparison = kept.result(Comparison, f"{names} {a.state}{b.state}", make)
     answers = min(side.n for side in (comparison.a, comparison.b))
     documents = min(side.n_documents for side in (comparison.a, comparison.b))
     few = answers < LEAST_ANSWERS or (a.natural and documents < LEAST_DOCUMENTS)
     return None if few else comparison
 
 
-def _alike(a: Series, b: Series) -> bool:
-    """Whether the examples that both answered have the same lengths in both."""
+def _same_lengths(a: Series, b: Series) -> bool:
+    """Return whether the examples answered in both series have the same lengths in both."""
     lengths = [
         side.records.groupby(["document_id", "example_id"])["length_tokens"].first()
         for side in (a, b)
@@ -206,7 +206,7 @@ def _alike(a: Series, b: Series) -> bool:
 
 
 def _in_family(comparisons: Sequence[Comparison]) -> Iterator[Comparison]:
-    """Yield each with p-values adjusted for all: overall by Holm, each bin by the number of pairs.
+    """Yield each comparison with p-values adjusted for all: overall by Holm, bins by Bonferroni.
 
     A comparison already adjusts for its own bins and overall difference.
     """
@@ -222,13 +222,13 @@ def _in_family(comparisons: Sequence[Comparison]) -> Iterator[Comparison]:
             )
             for row in comparison.bins
         ]
-        told = replace(comparison, overall=_adjusted(comparison.overall, p, alpha), bins=bins)
-        words = named_bins(sentence(told), told.bins)
-        yield replace(told, sentence=f"{words[:1].upper()}{words[1:]}")
+        adjusted = replace(comparison, overall=_adjusted(comparison.overall, p, alpha), bins=bins)
+        words = named_bins(sentence(adjusted), adjusted.bins)
+        yield replace(adjusted, sentence=f"{words[:1].upper()}{words[1:]}")
 
 
 def _adjusted(row: Row, p_value: float | None, alpha: float) -> Row:
-    """Set the p-value, and widen the interval to 0 unless it is significant, like `compare`."""
+    """Return ``row`` with the p-value, its interval widened to 0 unless significant."""
     if p_value is None or p_value <= alpha or row.ci_low is None or row.ci_high is None:
         return replace(row, p_value=p_value)
     return replace(row, p_value=p_value, ci_low=min(row.ci_low, 0.0), ci_high=max(row.ci_high, 0.0))
@@ -238,48 +238,48 @@ _FILE = Path(__file__).with_name("known.json")
 
 
 def known_of(model: str) -> dict[str, Any]:
-    """Return the series of the models whose names contain ``model``, with sources and date.
+    """Return the published series of all models whose names contain ``model``, with sources.
 
     Raises:
         ContextCliffError: there is no such model.
     """
-    known, series = _known()
-    asked = _bare(model.rpartition("/")[2])
-    matches = [entry for entry in series if any(asked in _bare(name) for name in entry["names"])]
-    if not matches or not asked:
+    summary, series = _summary()
+    query = _bare(model.rpartition("/")[2])
+    matches = [entry for entry in series if any(query in _bare(name) for name in entry["names"])]
+    if not matches or not query:
         names = sorted({entry["model"] for entry in series})
         near = ", ".join(difflib.get_close_matches(model[:60], names, 5, 0.0))
         raise ContextCliffError(
             f"No published outcomes of {model[:60]!r} are known; the nearest names of {len(names)} "
             f"are {near}."
         )
-    cited = {entry["source"]: known["sources"][entry["source"]] for entry in matches}
-    return {"gathered": known["gathered"], "sources": cited, "series": matches}
+    cited = {entry["source"]: summary["sources"][entry["source"]] for entry in matches}
+    return {"gathered": summary["gathered"], "sources": cited, "series": matches}
 
 
 def sampling_range(model: str, window: int | None = None) -> str | None:
     """Return the lengths worth sampling for a model, as a sentence; ``None`` if nothing is known.
 
-    They go from a third of the shortest midpoint of a drop (tokens) to twice the longest in this
-    model's series (its identifier with or without a date), or to its ``window``.
+    They range from a third of the shortest midpoint of a drop (tokens) to twice the longest, among
+    this model's series (its identifier with or without a date), but end at its ``window``.
     """
-    known, series = _known()
+    summary, series = _summary()
     name = model.rpartition("/")[2].casefold()
     places = [
         entry["midpoint"][0]
         for entry in series
         if entry["midpoint"]
         and unit_words(entry["unit"]) == "tokens"
-        and any(re.fullmatch(rf"{re.escape(own)}(-\d[\w.-]*)?", name) for own in entry["names"])
+        and any(re.fullmatch(rf"{re.escape(alias)}(-\d[\w.-]*)?", name) for alias in entry["names"])
     ]
     if not places:
         return None
     low, high = two_digits(min(places)), two_digits(max(places))
     models = {entry["model"] for entry in series if name in entry["names"]}
-    windows = [known["windows"][one] for one in models if one in known["windows"]]
-    most = min([2 * high, *windows, *([window] if window else [])])
-    longest = two_digits(most)
-    longest -= 10 ** (len(str(most)) - 2) if longest > most else 0
+    windows = [summary["windows"][name] for name in models if name in summary["windows"]]
+    limit = min([2 * high, *windows, *([window] if window else [])])
+    longest = two_digits(limit)
+    longest -= 10 ** (len(str(limit)) - 2) if longest > limit else 0
     where = f"between {low:,} and {high:,}" if low < high else f"at {low:,}"
     return (
         f"published outcomes put the midpoint of this model's drop {where} tokens, by task: sample "
@@ -288,14 +288,14 @@ def sampling_range(model: str, window: int | None = None) -> str | None:
 
 
 def _bare(name: str) -> str:
-    """Return letters and digits only: spellings differ in blanks, dots and hyphens."""
+    """Return only the letters and digits, because spellings differ in blanks, dots and hyphens."""
     return re.sub(r"[^a-z0-9]", "", name.casefold())
 
 
-def _known() -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    known = json.loads(_FILE.read_text(encoding="utf-8"))
-    series = [dict(zip(known["keys"], row, strict=True)) for row in known["series"]]
+def _summary() -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    summary = json.loads(_FILE.read_text(encoding="utf-8"))
+    series = [dict(zip(summary["keys"], row, strict=True)) for row in summary["series"]]
     for entry in series:
-        others = [name for name, model in known["aliases"].items() if model == entry["model"]]
+        others = [name for name, model in summary["aliases"].items() if model == entry["model"]]
         entry["names"] = [name.casefold() for name in (entry["model"], *others)]
-    return known, series
+    return summary, series

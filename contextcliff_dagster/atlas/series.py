@@ -1,9 +1,9 @@
-"""Series: the answers of one model to one task in one condition, and what of them counts.
+"""Series: the answers of one model to one task in one condition, without invalid ones.
 
-What is no effect of context is taken out before anything is judged: calls that failed, one reply
-that comes from a length on whatever is asked, prompts of which the same number of tokens was read
-at every length, and documents longer than what the harness or the model's window let through. Each
-leaves a sentence.
+Answers that do not reflect an effect of context are removed before analysis: failed calls, a
+constant reply beyond some length, prompts that were cut to a constant number of tokens, and
+documents longer than the harness or the model's window allows. Each removal leaves a sentence in
+the notes.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 LEAST_ANSWERS, LEAST_DOCUMENTS, LEAST_LENGTHS = 60, 20, 5
 """Least data for a verdict: answers, and documents (natural lengths) or lengths (manufactured)."""
 _MOST_TOKENS = {"words": 2.0, "chars": 2.0, "chars_zh": 2.0, "bytes": 1.0}
-"""Most tokens per unit of prose (characters may be Chinese, bytes digits). Cuts are converted by
-it, so that no length counts as read that may be cut. Other units are tokens and stay unchanged. For
-denser texts, such as code, use `Source.tokens_a`."""
+"""Most tokens per unit of prose (characters may be Chinese, bytes digits). Cuts are converted with
+it, so that a text which may be cut never counts as read. Other units are tokens and stay
+unchanged. For denser texts, such as code, use `Source.tokens_a`."""
 _CONSTANT, _SAME_SHARE, _ALIKE = 10, 0.95, 0.01
-"""Least number of the longest answers with one reply, or with prompts read as one length (within
-`_ALIKE`), and their least share."""
+"""Least number, and least share, of the longest answers that have the same reply or whose prompts
+were read as the same length (within `_ALIKE`)."""
 _WRONG = 0.1
-"""Largest score at which a single reply to everything counts as a failure."""
+"""Largest score at which a constant reply counts as a failure."""
 _UNREAD = (":not_in_prompt", ":hierarchical_chunks")
 _REPEATED = re.compile(r"^(.{1,40}?)\1+$", re.DOTALL)
 _NO_LENGTH = {"class", "tokens_task_average"}
@@ -49,10 +49,10 @@ class Series:
     Attributes:
         source: name of its source's file.
         model, task, condition, unit: display names; ``condition`` is empty if there is only one.
-        natural: the documents have their own lengths.
+        natural: whether the documents have natural lengths.
         chance: mean score of guessing.
-        records: the analysis's records, without prompts that were not read whole.
-        read_to: the longest length that was read (in ``unit``), if it is bounded.
+        records: the records to analyse, without prompts that were not read in full.
+        read_to: the longest length that was read in full (in ``unit``), if limited.
         window: the model's window in ``unit``, if known.
         notes: sentences on the answers that were left out.
         few: why there is no verdict, or empty.
@@ -73,12 +73,12 @@ class Series:
 
     @property
     def key(self) -> str:
-        """The series' unique key."""
+        """Unique key of the series."""
         return " | ".join((self.source, self.model, self.task, self.condition, self.unit))
 
     @cached_property
     def state(self) -> str:
-        """Everything that the series' result depends on."""
+        """Text of all inputs of the series' result, used as its cache key."""
         stated = json.dumps([self.key, self.chance, self.window])
         return f"{stated}\n{self.records.to_csv(index=False)}"
 
@@ -90,13 +90,13 @@ def unit_of(text: str) -> str:
     ['words', 'bytes', 'chars', 'tokens_model', 'tokens']
     """
     plain = text.casefold()
-    for known in ("chars_zh", "word", "char", "byte"):
-        if plain.startswith(known):
-            return known if known == "chars_zh" else f"{known}s"
+    for unit in ("chars_zh", "word", "char", "byte"):
+        if plain.startswith(unit):
+            return unit if unit == "chars_zh" else f"{unit}s"
     if plain and not plain.startswith("token"):
         raise ContextCliffError(
-            f"The unit of length {text!r} is none that is known; write words, chars, chars_zh, "
-            "bytes, or tokens and of which tokenizer (tokens_o200k)."
+            f"The unit of length {text!r} is unknown; use words, chars, chars_zh, bytes, or "
+            "tokens with the tokenizer's name (tokens_o200k)."
         )
     return plain or "tokens"
 
@@ -203,7 +203,7 @@ def _series(name: str, source: Source, key: Sequence[str], rows: pd.DataFrame) -
 def _prompts(records: pd.DataFrame, condition: str) -> Sequence[str]:
     """Return the units of manufactured prompts: documents if they outnumber lengths, else samples.
 
-    As document, most sources name a size or a filler; others all needles of one text.
+    Most sources name a size or a filler as the document; others share one text for all needles.
     """
     documents, lengths = records["document_id"], records["length_tokens"]
     if documents.nunique() > lengths.nunique() and (documents != "").all():
@@ -228,7 +228,7 @@ def _failed_sentence(failed: Bools, lengths: Floats, unit: str) -> str:
 
 
 def _silent(rows: pd.DataFrame, lengths: Floats, unit: str) -> Iterator[tuple[Bools, str]]:
-    """Yield silent failures that optional columns show: empty or constant replies, cut prompts."""
+    """Yield masks of silent failures (empty or constant replies, cut prompts) with a sentence."""
     import pandas as pd
 
     if {"prompt_tokens", "completion_tokens"} & set(rows):
@@ -256,33 +256,33 @@ def _silent(rows: pd.DataFrame, lengths: Floats, unit: str) -> Iterator[tuple[Bo
 
 
 def _read_alike(read: Floats, lengths: Floats) -> float | None:
-    """Return the length from which different prompts were read as one number of tokens."""
-    known = np.isfinite(read)
-    longest = read[known][np.argsort(lengths[known], kind="stable")[-2 * _CONSTANT :]]
+    """Return the length from which all prompts were read as the same number of tokens, or None."""
+    valid = np.isfinite(read)
+    longest = read[valid][np.argsort(lengths[valid], kind="stable")[-2 * _CONSTANT :]]
     if not len(longest) or (usual := float(np.median(longest))) <= 0:
         return None
-    alike = known & (np.abs(read - usual) <= _ALIKE * usual)
-    # Take the most prompts that form a plateau: shorter ones may reach its length by themselves.
-    for start in np.unique(lengths[alike]):
-        beyond = known & (lengths >= start)
+    constant = valid & (np.abs(read - usual) <= _ALIKE * usual)
+    # Take the longest plateau: shorter prompts may reach its length without being cut.
+    for start in np.unique(lengths[constant]):
+        beyond = valid & (lengths >= start)
         if beyond.sum() < _CONSTANT or lengths[beyond].max() < 1.1 * start:
             return None
-        if alike[beyond].mean() >= _SAME_SHARE:
+        if constant[beyond].mean() >= _SAME_SHARE:
             return float(start)
     return None
 
 
 def _one_reply(rows: pd.DataFrame, lengths: Floats) -> float | None:
-    """Return the length from which nearly all replies are the same wrong reply."""
+    """Return the length from which nearly all replies are the same wrong reply, or None."""
     wrong = rows["score"].fillna(0.0).to_numpy(np.float64) <= _WRONG
     replies = np.array([_REPEATED.sub(r"\1", text.strip()) for text in rows["reply"]], str)
     common, times = np.unique(replies[wrong], return_counts=True)
     if not len(common) or times.max() < _CONSTANT:
         return None
-    same = wrong & (replies == common[np.argmax(times)])
-    for start in np.sort(np.unique(lengths[same])):
+    constant = wrong & (replies == common[np.argmax(times)])
+    for start in np.sort(np.unique(lengths[constant])):
         beyond = lengths >= start
-        if beyond.sum() >= _CONSTANT and same[beyond].mean() >= _SAME_SHARE:
+        if beyond.sum() >= _CONSTANT and constant[beyond].mean() >= _SAME_SHARE:
             return float(start)
     return None
 
@@ -294,8 +294,8 @@ def _too_few(scored: pd.DataFrame, natural: bool) -> str:
     answers = examples if natural else documents
     lengths = scored["length_tokens"].nunique()
     if natural and (answers < LEAST_ANSWERS or documents < LEAST_DOCUMENTS):
-        there = f"{count(answers, 'answer')} on {count(documents, 'document')}"
-        return f"{there}; it takes {LEAST_ANSWERS} on {LEAST_DOCUMENTS}."
+        amount = f"{count(answers, 'answer')} on {count(documents, 'document')}"
+        return f"{amount}; it takes {LEAST_ANSWERS} on {LEAST_DOCUMENTS}."
     if not natural and (answers < LEAST_ANSWERS or lengths < LEAST_LENGTHS):
         return (
             f"{answers:,} prompts at {lengths:,} lengths; it takes {LEAST_ANSWERS} at "

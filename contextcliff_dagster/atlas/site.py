@@ -1,4 +1,4 @@
-"""The atlas as a static site: models by task, thumbnails, and a page for each series and pair."""
+"""The atlas as a static site: an index of models by task, and a page per series and pair."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def machine_pair(pair: Pair) -> dict[str, Any]:
 
 
 def pair_sections(pairs: Sequence[Pair], sources: Mapping[str, Source]) -> list[Section]:
-    """Return a table of pairs for each family."""
+    """Return one table of pairs for each family."""
     sections = [Section("Pairs", [Paragraph(_PAIRS_IN_WORDS)])] if pairs else []
     for source, family in dict.fromkeys((pair.a.source, pair.family) for pair in pairs):
         of_family = [pair for pair in pairs if (pair.a.source, pair.family) == (source, family)]
@@ -111,7 +111,7 @@ def pair_sections(pairs: Sequence[Pair], sources: Mapping[str, Source]) -> list[
 def pair_page(pair: Pair, source: Source, models: Sequence[str]) -> str:
     """Return a pair's page: the sentence, both sides, the difference over length, and each bin.
 
-    ``models``: of the whole atlas, to leave out the traps of others.
+    ``models``: all models of the atlas, used to leave out traps that name other models.
     """
     a, unit = pair.a, unit_words(pair.a.unit)
     (first, *others), folds = comparison_page(pair.comparison)
@@ -127,16 +127,16 @@ def pair_page(pair: Pair, source: Source, models: Sequence[str]) -> str:
         *own_traps(source, a.model, models),
         f"{source.citation}. Licence: {source.licence or 'none found'}.",
     ]
-    known = Section("What to know about these answers", [Bullets(about)])
+    facts = Section("What to know about these answers", [Bullets(about)])
     title = f"{a.model}: {a.task.replace('_', ' ')}, {pair.family}"
     body = blocks_html(blocks) + difference_html(pair.comparison)
-    body += sections_html([*others, known, *below])
+    body += sections_html([*others, facts, *below])
     return html_page(title, in_unit(body, unit), [], None)
 
 
 MARK = "atlas.json"
 _SPREAD = "rules on spread"
-"""Words of warnings about signals that the atlas does not show."""
+"""Text that identifies warnings about signals which the atlas does not show."""
 _WORDS = (
     "Each entry is one model on one task in one condition, from the answers that others have "
     "published. Its cap is the longest document up to which the score stays, with the stated "
@@ -150,7 +150,7 @@ _SMALL_WIDTH, _SMALL_HEIGHT, _SMALL_FOOT = 220.0, 96.0, 86.0
 
 
 class Entry(NamedTuple):
-    """A series with its result; ``page``: its page without suffix, relative to the site.
+    """A series with its result. ``page``: path of its page in the site, without suffix.
 
     ``models``: all models of its source.
     """
@@ -163,12 +163,12 @@ class Entry(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """The unit for a sentence."""
+        """Unit of length, for use in a sentence."""
         return unit_words(self.series.unit)
 
     @property
     def task(self) -> str:
-        """The task with its source, for a column of the table."""
+        """Task with its source, for a column of the table."""
         return f"{self.source.name}: {self.series.task.replace('_', ' ')}"
 
     @property
@@ -179,18 +179,18 @@ class Entry(NamedTuple):
 def entries_of(
     series: Sequence[Series], results: Mapping[str, Cliffs | None], sources: Mapping[str, Source]
 ) -> list[Entry]:
-    """Return the series with a result (``results``: by key), sorted by model and task."""
+    """Return the series that have a result, by model and task; ``results``: by series key."""
     shown = []
     names: set[str] = set()
-    for one in series:
-        if (result := results[one.key]) is None:
+    for item in series:
+        if (result := results[item.key]) is None:
             continue
-        name = slug(f"{one.model}-{one.source}-{one.task}-{one.condition}-{one.unit}")
+        name = slug(f"{item.model}-{item.source}-{item.task}-{item.condition}-{item.unit}")
         while name in names:
             name += "-2"
         names.add(name)
-        models = sorted({other.model for other in series if other.source == one.source})
-        shown.append(Entry(one, sources[one.source], result, f"series/{name}", models))
+        models = sorted({other.model for other in series if other.source == item.source})
+        shown.append(Entry(item, sources[item.source], result, f"series/{name}", models))
     return sorted(shown, key=lambda e: (e.series.model, e.task, e.series.condition, e.series.unit))
 
 
@@ -201,10 +201,10 @@ def write_site(
     sources: Mapping[str, Source],
     folder: Path,
 ) -> Path:
-    """Write a page for each series and pair, index.html, index.md and atlas.json.
+    """Write all pages, index.html, index.md and atlas.json; return the path of index.html.
 
     Args:
-        few: the series with too few answers for a verdict.
+        few: series with too few answers for a verdict.
 
     Raises:
         StoreError: the folder cannot be written.
@@ -219,7 +219,7 @@ def write_site(
         write_atomic(folder / name, page.encode())
     folds = [
         Fold("What does a condition change?", pair_sections(pairs, sources)),
-        Fold("Which series have too few answers?", [Section("Too few answers", _few(few))]),
+        Fold("Which series have too few answers?", [Section("Too few answers", _few_table(few))]),
         Fold("Where do the answers come from?", [Section("Sources", _sources(sources))]),
     ]
     return CapsSite(
@@ -240,7 +240,7 @@ def write_site(
 
 
 def _rounded(value: Any) -> Any:
-    """``value`` without the digits of its numbers in which processors differ."""
+    """Return ``value`` with numbers rounded, because processors differ in their last digits."""
     if isinstance(value, dict):
         return {key: _rounded(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -308,7 +308,7 @@ def _facts(entry: Entry) -> list[str]:
 
 
 def _pictures(entries: Sequence[Entry]) -> str:
-    """Return small multiples by task; within a task, series of one unit share the length axis."""
+    """Return small charts by task; within a task, series of one unit share the length axis."""
     parts = ["<h2>Score over length, by task</h2>\n"]
     for task in sorted({entry.task for entry in entries}):
         same = [entry for entry in entries if entry.task == task]
@@ -323,16 +323,16 @@ def _pictures(entries: Sequence[Entry]) -> str:
 
 
 def _small(entry: Entry, shared: Sequence[Entry]) -> str:
-    """Return one series' picture: band, line, cap; the axis spans the lengths of ``shared``."""
-    lengths = [p.tokens for other in shared for p in other.result.curve] or [1, 2]
+    """Return one series' small chart; its axis spans the lengths of the ``shared`` entries."""
+    lengths = [p.tokens for item in shared for p in item.result.curve] or [1, 2]
     plane = Plane(lengths, foot=_SMALL_FOOT, top=6.0, sides=(0.0, _SMALL_WIDTH))
     curve, cap = entry.result.curve[::2], entry.result.safe_cap_tokens
     ends = [f"M0 {plane.y(share):g}H{_SMALL_WIDTH:g}" for share in (0.0, 1.0)]
-    drawn = f'<g class="grid"><path d="{"".join(ends)}"/></g>'
-    drawn += plane.band([(p.tokens, p.ci_low, p.ci_high) for p in curve])
-    drawn += plane.curve([(p.tokens, p.mean) for p in curve])
+    svg = f'<g class="grid"><path d="{"".join(ends)}"/></g>'
+    svg += plane.band([(p.tokens, p.ci_low, p.ci_high) for p in curve])
+    svg += plane.curve([(p.tokens, p.mean) for p in curve])
     if cap is not None:
-        drawn += f'<path class="cap" d="M{plane.x(cap):.0f} {_SMALL_FOOT:g}V6"/>'
+        svg += f'<path class="cap" d="M{plane.x(cap):.0f} {_SMALL_FOOT:g}V6"/>'
     name = entry.series.model
     if entry.series.condition:
         name += f", {entry.series.condition}"
@@ -341,7 +341,7 @@ def _small(entry: Entry, shared: Sequence[Entry]) -> str:
     return (
         f'<figure class="m0"><a href="{text(entry.page)}.html">{text(name)}</a>'
         f'<svg viewBox="0 0 {_SMALL_WIDTH:g} {_SMALL_HEIGHT:g}" role="img" '
-        f'aria-label="{text(f"{name}: {words}")}">{drawn}</svg>'
+        f'aria-label="{text(f"{name}: {words}")}">{svg}</svg>'
         f"<figcaption>{text(words)}; {span}</figcaption></figure>"
     )
 
@@ -354,8 +354,8 @@ def _page(entry: Entry) -> str:
     facts = [_cap(entry), *_facts(entry)]
     head = f"<p><strong>{text('; '.join(facts))}.</strong></p>\n"
     head += f"<p>{text(in_unit(sentence(result.safe_cap_reason), entry.unit))}</p>\n"
-    told = (named_bins(sentence(one), result.bins) for one in result.warnings if _SPREAD not in one)
-    notes = [*series.notes, *(in_unit(note, entry.unit) for note in told)]
+    warned = (named_bins(sentence(w), result.bins) for w in result.warnings if _SPREAD not in w)
+    notes = [*series.notes, *(in_unit(note, entry.unit) for note in warned)]
     label = f"Score over document length in {entry.unit}."
     head += (
         f'<section id="picture"><h2>Score over document length</h2>\n<figure id="chart">'
@@ -365,10 +365,10 @@ def _page(entry: Entry) -> str:
     )
     unit = series.unit.removeprefix("tokens_").replace("_", " ")
     unit = f"tokens ({unit})" if unit not in (entry.unit, "tokens") else entry.unit
-    made = "" if series.natural or not source.made else f", {source.made}"
+    method = "" if series.natural or not source.made else f", {source.made}"
     about: list[Block] = [
         Bullets([
-            f"Lengths are {entry.lengths}{made}; they are counted in {unit}.",
+            f"Lengths are {entry.lengths}{method}; they are counted in {unit}.",
             *notes,
             *own_traps(source, series.model, entry.models),
             f"{source.citation}. Licence: {source.licence or 'none found'}.",
@@ -396,7 +396,7 @@ def own_traps(source: Source, model: str, models: Sequence[str]) -> list[str]:
     ]
 
 
-def _few(few: Sequence[Series]) -> list[Block]:
+def _few_table(few: Sequence[Series]) -> list[Block]:
     rows: list[list[Cell]] = [
         [
             Code(series.model),

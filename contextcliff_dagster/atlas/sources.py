@@ -1,4 +1,4 @@
-"""A table of outcomes and the YAML file that says what it is."""
+"""A table of published outcomes, and the YAML file that describes it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLUMNS = (
     "position", "prompt_variant",
 )  # fmt: skip
 _REPLIES = ("response", "output", "prediction")
-"""Other names of the column `reply`."""
+"""Alternative names of the column `reply`."""
 _NEEDED = ("model", "length_tokens", "score")
 Names = tuple[str, ...]
 
@@ -32,10 +32,10 @@ class _Part(BaseModel):
 
 
 class Cut(_Part):
-    """Where a harness cut the prompts: text beyond was not read.
+    """The length at which a harness cut prompts; text beyond it was not read.
 
-    ``tokens`` is the cut itself, or ``pattern`` matches it in the condition's name
-    (``max(\\d+)``). It applies to ``models`` and ``conditions``; to all by default.
+    ``tokens`` is the cut, or ``pattern`` matches it in the condition's name (``max(\\d+)``). It
+    applies to ``models`` and ``conditions``; to all if they are empty.
     """
 
     tokens: int | None = Field(default=None, ge=1)
@@ -50,13 +50,13 @@ class Cut(_Part):
         try:
             groups = re.compile(pattern).groups if pattern is not None else 1
         except re.error as error:
-            raise ValueError(f"is no regular expression ({error})") from None
+            raise ValueError(f"is not a regular expression ({error})") from None
         if groups != 1:
             raise ValueError("needs one group, the number of tokens, such as max(\\d+)")
         return pattern
 
     def at(self, condition: str) -> int | None:
-        """Return the cut in this condition, in tokens; None if there is none."""
+        """Return the cut in this condition, in tokens, or None."""
         if self.conditions and condition not in self.conditions:
             return None
         if self.pattern is None:
@@ -68,7 +68,7 @@ class Cut(_Part):
 class Conditions(_Part):
     """Values of a column of ``series`` to compare: each of ``b`` with ``a``.
 
-    All with one ``name`` are a family, for which p-values are adjusted.
+    Entries with the same ``name`` are a family, for which p-values are adjusted.
     """
 
     name: str = Field(min_length=1)
@@ -77,13 +77,13 @@ class Conditions(_Part):
 
 
 class Source(_Part):
-    """Description of a table: where it comes from, how its lengths were made, its traps.
+    """Description of a table: its origin, how its lengths were made, and its traps.
 
     Attributes:
         table: its CSV file, plain or gzip, in the tables' folder.
         licence: licence of the figures; ``None``: unknown, so that only results are shown.
-        natural: tasks whose documents have their own lengths: all, none, or the named ones.
-        made: how the other tasks' lengths were manufactured, half a sentence.
+        natural: tasks whose documents have natural lengths: all, none, or the named ones.
+        made: how the other tasks' lengths were manufactured, as a clause.
         chance: mean score of guessing, by task where it differs (``"*"``: the others).
         aliases: a model's name here -> its common name; other keys accept both.
         windows: most tokens that a model accepts.
@@ -145,22 +145,22 @@ class Source(_Part):
         return self.conditions.get(condition, condition)
 
     def is_natural(self, task: str) -> bool:
-        """Whether the documents of this task (display name) have their own lengths."""
+        """Return whether the documents of a task (display name) have natural lengths."""
         if isinstance(self.natural, bool):
             return self.natural
         return task in map(self.task, self.natural)
 
     def of_task(self, values: Mapping[str, float], task: str, otherwise: float) -> float:
-        """Return the value for a task (display name) from a mapping by task."""
-        shown = {self.task(name): value for name, value in values.items()}
-        return shown.get(task, values.get("*", otherwise))
+        """Return the value of a task (display name) in ``values``, else "*", else ``otherwise``."""
+        by_name = {self.task(name): value for name, value in values.items()}
+        return by_name.get(task, values.get("*", otherwise))
 
     def window(self, model: str) -> int | None:
         """Return the most tokens that a model (common name) accepts."""
         return {self.model(name): most for name, most in self.windows.items()}.get(model)
 
     def cuts(self, model: str, conditions: Iterable[str]) -> list[int]:
-        """Return where a model's (common name) prompts were cut, in tokens."""
+        """Return the lengths in tokens at which a model's (common name) prompts were cut."""
         cuts = [cut for cut in self.cut if not cut.models or model in map(self.model, cut.models)]
         places = (cut.at(condition) for cut in cuts for condition in conditions)
         return [at for at in places if at is not None]
@@ -171,7 +171,7 @@ class Source(_Part):
         models |= {*map(self.model, models)}
         tasks |= {*map(self.task, tasks), "*"}
         values = {value for column in self.series for value in rows[column]}
-        for key, named, there in (
+        for key, names, valid in (
             ("windows", self.windows, models),
             ("cut.models", (model for cut in self.cut for model in cut.models), models),
             ("natural", () if isinstance(self.natural, bool) else self.natural, tasks),
@@ -179,11 +179,11 @@ class Source(_Part):
             ("tokens_a", self.tokens_a, tasks),
             ("conditions", self.conditions if self.only else (), values),
         ):
-            if unknown := sorted({*named} - there):
-                known = ", ".join(sorted(there - {"*", ""})[:12])
+            if unknown := sorted({*names} - valid):
+                choices = ", ".join(sorted(valid - {"*", ""})[:12])
                 raise ContextCliffError(
                     f"{name}.yaml: `{key}` names {unknown[0]!r}, which the table {self.table} does "
-                    f"not have; it has {known}."
+                    f"not have; it has {choices}."
                 )
 
 
@@ -191,19 +191,19 @@ def load_sources(folder: Path) -> dict[str, Source]:
     """Load the sources from the YAML files of ``folder``, by file name.
 
     Raises:
-        ContextCliffError: there is none, or one is not of the declared shape.
+        ContextCliffError: there is no file, or one does not match the schema.
     """
     files = sorted(folder.glob("*.yaml"))
     if not files:
-        raise ContextCliffError(f"{folder} has no YAML file; name the folder of the sources.")
+        raise ContextCliffError(f"{folder} has no YAML file; give the folder of the sources.")
     return {file.stem: load_validated(file, Source) for file in files}
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """Read the table's rows: texts, except length and score.
+    """Return the table's rows; all columns are texts except length and score.
 
     Raises:
-        ContextCliffError: it cannot be read, lacks a column, or has a score outside 0..1.
+        ContextCliffError: the table cannot be read, lacks a column, or has a score outside 0..1.
     """
     import pandas as pd
 
@@ -218,9 +218,9 @@ def read_table(path: Path) -> pd.DataFrame:
             if column in _NEEDED:
                 raise ContextCliffError(f"The table {path} has no column {column!r}.")
             rows[column] = ""
-    for other in _REPLIES:
-        if other in rows and "reply" not in rows:
-            rows = rows.rename(columns={other: "reply"})
+    for alias in _REPLIES:
+        if alias in rows and "reply" not in rows:
+            rows = rows.rename(columns={alias: "reply"})
     for column in ("length_tokens", "score"):
         plain = rows[column].str.strip().replace({"True": "1", "False": "0"})
         numbers = pd.to_numeric(plain, errors="coerce")

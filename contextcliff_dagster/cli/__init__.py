@@ -1,10 +1,10 @@
-"""`contextcliff` on the command line: a thin door to the same assets the Dagster UI shows.
+"""The `contextcliff` command line: a thin interface to the assets that the Dagster UI shows.
 
-Belongs here: arguments, exit codes, the progress bar, the confirmation before money is spent,
-sentences for people. Does not belong here: measuring, scoring, analysing, writing results; the
-commands call `run.study` and the rooms, and own nothing of what those do.
+Belongs here: arguments, exit codes, the progress bar, the confirmation before money is spent, and
+messages for users. Does not belong here: measuring, scoring, analysing and writing results, for
+which the commands call `run.study` and the other packages.
 
-Nothing heavy is imported before a command needs it: `contextcliff models` answers without Dagster.
+Heavy modules are imported only when needed: `contextcliff models` runs without Dagster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Studies made on the spot over the data that `--data` or `--dataset` names."""
+"""Ad hoc studies over the data that `--data` or `--dataset` names."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 _OF_TABLES = ("file", "folder")
 _NEEDS_NO_PATH = "python-source"
 _MADE = {"python-source": 6, "folder": 5, "reference": 1}
-"""Default number of questions that a corpus makes on one document."""
+"""Default number of questions that a corpus generates per document."""
 _FOLDER = Path("data") / "corpora"
 
 
 def corpus_kind(name: str | None) -> str | None:
     """Return the kind of corpus that ``--dataset name`` means, in any spelling; else None.
 
-    A study of that name comes first, and ``mixed`` needs a study file.
+    A study with that name takes precedence, and ``mixed`` needs a study file.
     """
     from contextcliff_dagster.studies import known_study
 
@@ -42,10 +42,10 @@ def corpus_kind(name: str | None) -> str | None:
 
 
 def named_corpus(kind: str, path: Path | None, questions: str | None) -> Recognised:
-    """Return the corpus of this kind over ``path``, or over its copy in ``data/corpora/<kind>``.
+    """Return the corpus of type ``kind`` over ``path``, or its copy in ``data/corpora/<kind>``.
 
     Raises:
-        CorpusError: there is no copy; the sentence has its publisher's address. Or questions are
+        CorpusError: there is no copy (the message gives the publisher's address), or questions are
             given for a corpus that has its own.
     """
     from contextcliff_dagster.corpora.benchmarks.benchmark_table import PUBLISHED
@@ -82,17 +82,17 @@ def no_such_data_set(name: str, studies: Iterable[str]) -> CorpusError:
     near = difflib.get_close_matches(_plain(name), known, n=1)
     hint = f" Did you mean {known[near[0]]}?" if near else ""
     return CorpusError(
-        f"There is no data set {name!r}.{hint} Readable are {', '.join([*named, _NEEDS_NO_PATH])}; "
-        f"with their files in {_FOLDER}/NAME or after --data, {', '.join(PUBLISHED)}; "
-        "and --data PATH reads your own documents."
+        f"There is no data set {name!r}.{hint} Available: {', '.join([*named, _NEEDS_NO_PATH])}; "
+        f"with their files in {_FOLDER}/NAME or given with --data: {', '.join(PUBLISHED)}. "
+        "--data PATH reads your own documents."
     )
 
 
 def with_tasks(kind: str, options: Mapping[str, Any], tasks: Sequence[str]) -> dict[str, Any]:
-    """Restrict a corpus's options to questions of ``tasks``; unchanged without tasks.
+    """Restrict a corpus's options to questions of ``tasks``; leave them unchanged without tasks.
 
-    The options differ by kind: of a table, one task is also the name of those of its rows that
-    name none.
+    The options differ by kind: for a table, a single task also becomes the task of rows without
+    one.
     """
     if not tasks:
         return dict(options)
@@ -108,23 +108,23 @@ def with_tasks(kind: str, options: Mapping[str, Any], tasks: Sequence[str]) -> d
 def with_questions(study: Study, most: int | None) -> Study:
     """Return the study with up to ``most`` questions per document; unchanged with None.
 
-    Corpora that make their questions make as many.
+    Corpora that generate their questions generate that many.
     """
     if most is None:
         return study
 
-    def asked(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    def with_count(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
         recall = kind == "folder" and options.get("questions") == "recall"
         name = {"reference": "questions", "python-source": "questions_per_document"}.get(kind)
         name = "questions_per_document" if recall else name
-        made = options.get(name, _MADE.get(kind, 0)) if name else None
-        # A value that is no whole number is refused where the corpus is opened.
-        if name is None or type(made) is not int or made >= most:
+        count = options.get(name, _MADE.get(kind, 0)) if name else None
+        # A value that is not an integer is refused when the corpus is opened.
+        if name is None or type(count) is not int or count >= most:
             return dict(options)
         return {**options, name: most}
 
     return study.changed(
-        corpus={"kind": study.corpus.kind, **study.corpus.changed_options(asked)},
+        corpus={"kind": study.corpus.kind, **study.corpus.changed_options(with_count)},
         sampling={**dict(study.sampling), "questions_per_document": most},
     )
 
@@ -143,7 +143,7 @@ def _plain(name: str) -> str:
 
 
 def _folders() -> list[Path]:
-    """Where local copies are looked for: here, and next to the store."""
+    """Return the folders to search for local copies: here, and next to the store."""
     from contextcliff_dagster.store import store_root
 
     here, beside = Path.cwd() / _FOLDER, store_root().parent / _FOLDER.name
@@ -157,28 +157,28 @@ _SCORING = {
     "python-source": {"primary": "contained"},
 }
 _QUESTIONS_PER_DOCUMENT = 5
-"""For documents in a folder: there are fewer of them than in a benchmark, and several
-questions on each. Those of one document count together in every interval."""
+"""Default questions per document of a folder, which has fewer documents than a benchmark.
+Questions on the same document count as one cluster in every interval."""
 
 
 LOOKED_AT = 120
-"""Questions, the first of the data: they decide what kind of answers these have."""
+"""Number of questions, from the start of the data, that decide the answers' type."""
 _ROOM_TO_EXPLAIN = 256
-"""Output tokens: whoever explains first reaches the answer."""
+"""Output tokens that let a model explain before it answers."""
 _DOCUMENTS_PER_BIN = 6
-"""One more than a bin needs: some files turn out empty, or the same as another."""
+"""Documents per bin, one more than needed, because some files are empty or duplicates."""
 
 
 def over_data(options: StudyOptions, *, tell: bool = True) -> Study:
     """Return a study of ``options.data`` or ``dataset`` with the base study's bins and sampling.
 
-    Lengths are counted with the first model's own tokenizer where models.yaml names it. Scoring is
-    token-F1, which equals exact match for one-word answers and shows a slow loss for longer ones;
-    for verbatim recall whether the words are in the reply. ``tell``: a note says what kind of
-    answers was found, and what follows from it.
+    Lengths are counted with the first model's own tokenizer if models.yaml names it. The score is
+    token F1, which equals exact match for one-word answers and shows gradual losses for longer
+    ones; for verbatim recall, it is whether the reply contains the words. ``tell`` prints a note on
+    the type of answers detected and its consequences.
 
     Raises:
-        ContextCliffError: the options contradict each other, or it is not clear what the path is.
+        ContextCliffError: the options contradict each other, or the path's format is unclear.
     """
     from pathlib import Path
 
@@ -213,13 +213,13 @@ def over_data(options: StudyOptions, *, tell: bool = True) -> Study:
     label = re.sub(r"[^a-z0-9]+", "-", "-".join(tasks).lower())[:16].strip("-")
     label = "recall" if recall else label
     lengths = tokenizer if base.corpus.kind == "reference" else base.tokenizer
-    # All that the sample depends on: studies that differ in any of these share no manifest.
+    # Everything the sample depends on: studies that differ in any of these share no manifest.
     task = tasks[0] if len(tasks) == 1 else tasks or None
     parts: list[Any] = [str(path), task, lengths, base.name, *([questions] if questions else [])]
     several = source.kind == "folder" and base.sampling.questions_per_document == 1
-    usual = _QUESTIONS_PER_DOCUMENT if several else base.sampling.questions_per_document
-    most = options.questions_per_document or usual
-    parts += [most] if most != usual else []
+    default = _QUESTIONS_PER_DOCUMENT if several else base.sampling.questions_per_document
+    most = options.questions_per_document or default
+    parts += [most] if most != default else []
     parts += [kind] if kind is not None and options.data is not None else []
     digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:6]
     corpus = {"kind": source.kind, **with_tasks(source.kind, source.options, options.tasks)}
@@ -234,7 +234,7 @@ def over_data(options: StudyOptions, *, tell: bool = True) -> Study:
         "target": None,
         "models": models or tuple(base.models),
     }
-    kept = _kept(name)  # answers in other bins, or to other prompts, stay paid for
+    kept = _kept(name)  # so that answers already paid for still fit bins and prompts
     changes["sampling"] = {**dict(base.sampling), "questions_per_document": most}
     if base.bins.kind == "quantile":
         count = kept.bins.count if kept else _bins(source.kind, corpus, base.bins.count)
@@ -249,7 +249,7 @@ def over_data(options: StudyOptions, *, tell: bool = True) -> Study:
             changes |= _asked(source.kind, corpus, base, recall=recall, tell=tell)
         else:
             changes["scoring"] = _SCORING.get(source.kind, {"primary": "f1"})
-    study = with_questions(base.changed(**changes), most if most != usual else None)
+    study = with_questions(base.changed(**changes), most if most != default else None)
     return judged(study, options)
 
 
@@ -262,7 +262,7 @@ def judged(study: Study, options: StudyOptions) -> Study:
 
 
 def _kept(name: str) -> Study | None:
-    """The study of this name that is in the store."""
+    """Return the study of this name from the store, or None."""
     from contextcliff_dagster.store import store_root
     from contextcliff_dagster.studies import kept_in, load_study
 
@@ -273,7 +273,7 @@ def _kept(name: str) -> Study | None:
 def _asked(
     kind: str, corpus: Mapping[str, Any], base: Study, *, recall: bool, tell: bool
 ) -> dict[str, Any]:
-    """The prompt, the scoring, and the score of guessing, by the answers' type."""
+    """Return the prompt, the scoring and the chance score for the answers' type."""
     from contextcliff_dagster.corpora.registry import open_corpus
     from contextcliff_dagster.scoring.scorers import RULE
     from contextcliff_dagster.scoring.typed import (
@@ -317,7 +317,7 @@ def _asked(
 
 
 def _bins(kind: str, corpus: Mapping[str, Any], most: int) -> int:
-    """As many bins as the documents support, ``most`` at most."""
+    """Return how many bins the documents support, at most ``most``."""
     from contextcliff_dagster.corpora.folder import FolderCorpus
     from contextcliff_dagster.corpora.registry import open_corpus
 
@@ -332,10 +332,10 @@ def _bins(kind: str, corpus: Mapping[str, Any], most: int) -> int:
 
 
 def _questions(name: str | None, path: Path) -> str | None:
-    """``recall``, or the file of questions: from here, or else from the folder of documents.
+    """Return ``recall``, or the file of questions from here or from the folder of documents.
 
     Raises:
-        StudyError: there is no such file.
+        StudyError: the file does not exist.
     """
     from pathlib import Path
 
@@ -346,6 +346,6 @@ def _questions(name: str | None, path: Path) -> str | None:
         if file.is_file():
             return str(file)
     raise StudyError(
-        f"--questions {name}: there is no such file here or in {in_folder.parent}; name a table of "
-        "questions, or `recall`."
+        f"--questions {name}: there is no such file here or in {in_folder.parent}; choose a table "
+        "of questions, or `recall`."
     )

@@ -1,4 +1,4 @@
-"""Answers of a campaign, selected by options and read."""
+"""Selection and reading of a campaign's answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The selection of answers; empty: all."""
+    """The options that select answers; empty ones select all."""
 
     models: tuple[str, ...]
     bins: tuple[str, ...]
@@ -64,17 +64,17 @@ class ChosenAnswers:
         survey, left = Survey(), self._wanted.limit
         for table in self._read():
             survey.count(table)
-            some = self._wanted.of(table).slice(0, left)
-            survey.measure(some)
-            left = None if left is None else left - some.num_rows
+            selected = self._wanted.of(table).slice(0, left)
+            survey.measure(selected)
+            left = None if left is None else left - selected.num_rows
         return survey
 
     def _tables(self) -> Iterator[pa.Table]:
         left = self._wanted.limit
         for table in self._read():
-            some = self._wanted.of(table).slice(0, left)
-            yield some
-            if left is not None and (left := left - some.num_rows) <= 0:
+            selected = self._wanted.of(table).slice(0, left)
+            yield selected
+            if left is not None and (left := left - selected.num_rows) <= 0:
                 return
 
     def _read(self) -> Iterator[pa.Table]:
@@ -89,24 +89,24 @@ class ChosenAnswers:
                     yield table.filter([c == control for c in table["control"].to_pylist()])
 
     def _require_known(self) -> None:
-        """Raises StudyError for a model or bin without answers, with a list of those there are."""
+        """Raise StudyError for a model or bin without answers, listing those with answers."""
         from contextcliff_dagster.experiments.common.answers import answered_cells
 
-        there: dict[str, set[str]] = {}
+        bins_by_model: dict[str, set[str]] = {}
         for experiment in self._experiments:
             for model, cells in answered_cells(self._run, experiment).items():
-                there.setdefault(model, set()).update(cells)
+                bins_by_model.setdefault(model, set()).update(cells)
         of = f"Campaign {self._run.campaign} of study {self._run.study.name!r}"
-        if not there:
+        if not bins_by_model:
             raise StudyError(f"{of} has no answers of controls; `profile --controls` asks them.")
-        bins = sorted(set().union(*there.values()))
-        for kind, asked, known in (
-            ("of model", self._wanted.models, [*there]),
+        bins = sorted(set().union(*bins_by_model.values()))
+        for kind, wanted, names in (
+            ("of model", self._wanted.models, [*bins_by_model]),
             ("in bin", self._wanted.bins, bins),
         ):
-            for name in asked:
-                if name not in known:
-                    raise StudyError(f"{of} has no answers {kind} {name!r}; it has {_some(known)}.")
+            for name in wanted:
+                if name not in names:
+                    raise StudyError(f"{of} has no answers {kind} {name!r}; it has {_some(names)}.")
 
 
 def _some(names: Sequence[str]) -> str:
@@ -126,10 +126,10 @@ def _experiments(study: Study, control: str | None) -> list[Experiment]:
 
 @contextmanager
 def answered_campaign(study: Study, campaign: str | None) -> Iterator[StudyRun]:
-    """Return the campaign of ``study``, or its newest with answers; sentinels come last.
+    """Yield the named campaign, or the newest with answers, preferring one that is not a sentinel.
 
     Raises:
-        StudyError: there is none, or not that one; the sentence lists those there are.
+        StudyError: no campaign, or not the named one, has answers; the message lists those that do.
         StoreError: the ledger cannot be opened.
     """
     from contextcliff_dagster.experiments.common.study_run import StudyRun
@@ -159,7 +159,7 @@ def _answered_campaigns(study: Study, store: Store, ledger: Ledger) -> list[str]
     from contextcliff_dagster.experiments.lookup import partitioned
     from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
 
-    there = {
+    stored = {
         folder.name.removeprefix("campaign=")
         for experiment in partitioned(study)
         for table in (experiment.records, experiment.predictions)
@@ -167,7 +167,7 @@ def _answered_campaigns(study: Study, store: Store, ledger: Ledger) -> list[str]
         if next(folder.glob("model=*/bin=*/*.parquet"), None) is not None
     }
     begun = [campaign.name for campaign in list_campaigns(ledger, study.name)]
-    return [*sorted(there - set(begun)), *(name for name in begun if name in there)]
+    return [*sorted(stored - set(begun)), *(name for name in begun if name in stored)]
 
 
 def _newest(names: Sequence[str]) -> str:

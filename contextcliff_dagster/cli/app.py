@@ -1,4 +1,4 @@
-"""The `contextcliff` command and where its subcommands are found."""
+"""The `contextcliff` command and the table of its subcommands."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ if TYPE_CHECKING:
 
 _COMMANDS = {
     "init": "Set up a measurement of your model on your documents.",
-    "profile": "Measure what is missing of a study, and print its report.",
+    "profile": "Measure what a study still lacks, and print its report.",
     "prepare": "Freeze the sample of a study, and estimate the cost.",
-    "report": "Make the report of a study again, without a call.",
+    "report": "Rebuild a study's report without a call.",
     "answers": "List questions, accepted answers and the model's answers.",
-    "analyze": "Find the verdict and the safe cap of scores that you have.",
+    "analyze": "Find the verdict and the safe cap for scores you already have.",
     "compare": "Compare two measurements, paired by example where possible.",
     "calibrate": "Simulate a design: false alarms, unsafe caps, power.",
     "baseline": "Pin a campaign, and compare later ones with it.",
     "policy": "Write the safe cap into a file that a gateway enforces.",
-    "guard": "Check whether a call is within the policy's cap.",
+    "guard": "Check a call against a policy's cap.",
     "card": "Write a block for a model card, JSON-LD and a badge.",
     "models": "List the models, add one, or compare two.",
     "studies": "List the studies, retire or rename one.",
     "tokenizers": "List the tokenizers that count lengths.",
-    "campaign": "Begin another dated measurement of a study, or list them.",
+    "campaign": "Start another dated measurement of a study, or list them.",
     "ledger": "Inspect, verify, export or prune the record of every call.",
     "doctor": "Check what is installed, reachable and writable.",
     "serve": "Serve a model as an OpenAI-compatible endpoint.",
     "ui": "Open the Dagster UI with the assets loaded.",
-    "export": "Write a study with its sample and its calls into one file.",
-    "import": "Bring an exported study into this store.",
-    "gallery": "Make a static site of exported studies.",
-    "atlas": "Show what others' published outcomes say, or make a site of them.",
+    "export": "Write a study with its sample and its calls to one file.",
+    "import": "Import an exported study into this store.",
+    "gallery": "Build a static site of exported studies.",
+    "atlas": "Show published results of others, or build a site of them.",
 }
-"""Command -> summary."""
+"""Command -> one-line summary for the help."""
 _MODULES = {
     "init": ".setup.init",
     "prepare": ".commands.profile",
@@ -58,18 +58,18 @@ _MODULES = {
     "gallery": ".commands.gallery",
     "atlas": ".commands.atlas",
 }
-"""Modules of the commands whose module below `commands` has another name."""
+"""Command -> module, for commands not in `commands.<command>`."""
 _OWN_OPTIONS = ("-h", "--help", "--version")
 
 
 def _summaries() -> list[tuple[str, str]]:
-    """Each command with its summary, those of extensions last."""
+    """Return each command with its summary; extensions' commands come last."""
     added = [(name, row[0]) for e in extensions().values() for name, row in e.commands.items()]
     return [*_COMMANDS.items(), *added]
 
 
 def _address(command: str) -> str | None:
-    """Where a command is, imported only when it is typed; None: there is none."""
+    """Return the import address of a command, or None if it does not exist."""
     if command in _COMMANDS:
         module = _MODULES.get(command, f".commands.{command}")
         return f"contextcliff_dagster.cli{module}:{'import_' if command == 'import' else command}"
@@ -80,8 +80,8 @@ def _address(command: str) -> str | None:
 class _Commands(click.Group):
     """Subcommands loaded on demand; options without a subcommand mean `profile`.
 
-    `contextcliff --data PATH --model NAME ...` is the whole command line for people who want one
-    number and no vocabulary.
+    `contextcliff --data PATH --model NAME ...` is the whole command line for users who want one
+    number without learning any terms.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -110,7 +110,7 @@ class _Commands(click.Group):
             missing = f". Extension {', '.join(broken)} is broken: see `contextcliff doctor`"
             raise click.UsageError(
                 f"There is no command {args[0]!r}; there are {', '.join(self.list_commands(ctx))}, "
-                "and a study of that name is profiled with `contextcliff profile STUDY`"
+                "and `contextcliff profile STUDY` measures a study of that name"
                 f"{missing if broken else ''}"
             )
         return super().resolve_command(ctx, args)
@@ -126,9 +126,9 @@ class _Commands(click.Group):
         if profile is not None:
             # Like parsing: options without a command belong to `profile`.
             inner = click.Context(profile, parent=ctx, info_name="profile", resilient_parsing=True)
-            known = {item.value for item in items}
-            more = profile.shell_complete(inner, incomplete)
-            items += [item for item in more if item.value not in known]
+            values = {item.value for item in items}
+            options = profile.shell_complete(inner, incomplete)
+            items += [item for item in options if item.value not in values]
         return items
 
 
@@ -152,7 +152,7 @@ Begin with:
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version)
 def app() -> None:
-    """Measure at which context length a language model stops being reliable on your task."""
+    """Find the context length at which a language model stops being reliable on your task."""
 
 
 def run(args: Sequence[str]) -> int:

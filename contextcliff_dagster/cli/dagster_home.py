@@ -1,8 +1,8 @@
-"""Where Dagster keeps the runs of the command line, so that `contextcliff ui` shows them.
+"""The Dagster home of command-line runs, so that `contextcliff ui` shows them.
 
-A persistent instance costs about 2.5 s over an ephemeral one for a whole profile (measured: 10
-assets, 20 partitions twice, two busy cores: 2.9 s against 0.6 s); runs that the UI can show are
-worth it.
+A persistent instance costs about 2.5 s more than an ephemeral one for a whole profile (measured: 10
+assets, 20 partitions twice, two busy cores: 2.9 s against 0.6 s), worth it to see the runs in the
+UI.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def shipped(name: str) -> Path:
 
 
 def prepare_home(store: Store) -> Path:
-    """Make the home, with our dagster.yaml where there is none, and point ``DAGSTER_HOME`` at it.
+    """Create the home, with our dagster.yaml if it lacks one, and set ``DAGSTER_HOME`` to it.
 
     Raises:
         StoreError: the folder cannot be written.
@@ -55,9 +55,9 @@ def prepare_home(store: Store) -> Path:
         if ours:
             for name in ("history", "schedules", "storage"):
                 make_folder(home / name)
-            # What runs leave in them follows the umask. The checkout's own home is for all to read.
-            own = (home,) if home.parent == store.database_dir else ()
-            for folder in (*own, *(path for path in home.iterdir() if path.is_dir())):
+            # Files of runs follow the umask. The checkout's own home stays readable for all.
+            homes = (home,) if home.parent == store.database_dir else ()
+            for folder in (*homes, *(path for path in home.iterdir() if path.is_dir())):
                 hide_from_others(folder)
         config = home / "dagster.yaml"
         if ours and not config.is_file():
@@ -73,8 +73,8 @@ def prepare_home(store: Store) -> Path:
 def open_instance(store: Store) -> dg.DagsterInstance:
     """Open the Dagster instance of the store's home; the first process initialises it.
 
-    Two processes that use a fresh SQLite home at the same moment corrupt it, so the first use
-    happens under a lock; a marker says that it is done.
+    Two processes that use a new SQLite home at the same moment corrupt it, so the first use
+    happens under a lock, and a marker file records it.
 
     Raises:
         StoreError: the folder cannot be written.
@@ -107,7 +107,7 @@ def open_instance(store: Store) -> dg.DagsterInstance:
         fcntl.flock(lock, fcntl.LOCK_EX)
         instance = dg.DagsterInstance.get()
         if not ready.exists():
-            # Each of the three storages makes its tables when it is first asked.
+            # Each of the three storages creates its tables on first use.
             instance.get_runs_count()
             instance.all_asset_keys()
             instance.all_instigator_state()

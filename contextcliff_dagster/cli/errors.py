@@ -1,9 +1,9 @@
-"""Every error becomes one sentence on stderr and an exit code; tracebacks only on `--debug`.
+"""Conversion of errors to one sentence on stderr and an exit code; tracebacks only on `--debug`.
 
-Exit codes: 0 done, 1 an error of ours (a log is kept), 2 something the user can act on, 130
-interrupted from the keyboard (143 by SIGTERM, 129 by a closed terminal). 3: two things that were
-compared are not the same. 4: a call is above the cap of a policy. 5: answers are lost, no disk had
-room for them.
+Exit codes: 0 success; 1 an internal error (a log is kept); 2 an error that the user can fix; 3 the
+two compared things differ; 4 a call is above the cap of a policy, or a comparison could not be
+judged; 5 answers are lost because no disk had room for them; 130 interrupted from the keyboard
+(143 by SIGTERM, 129 by a closed terminal).
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
 DONE, INTERNAL_ERROR, USER_ERROR, DIFFERENT, NOT_JUDGED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 ANSWERS_LOST = 5
 
-# A name, not a class: importing Dagster only to compare exception types would cost every command
-# its import time.
+# A name, not a class: importing Dagster just to compare exception types would slow down every
+# command.
 _DAGSTER_INTERRUPT = "DagsterExecutionInterruptedError"
 
 
 _LONGEST_WORD, _LONGEST_LINE = 200, 1_600
-"""Characters of a name, and of a sentence: nobody reads one of 5,000."""
+"""Maximum length in characters of a word and of a line in an error message."""
 _MOST_LOOKED_AT = 200_000
 
 
 class Interrupted(KeyboardInterrupt):
-    """An interruption by Ctrl-C, with a clause about what is kept."""
+    """An interruption by Ctrl-C, with a message about what is kept."""
 
 
 def is_interruption(error: BaseException) -> bool:
-    """Whether ``error`` is Ctrl-C, or Dagster's error for it, without an earlier failure."""
+    """Return whether ``error`` is Ctrl-C or Dagster's error for it, without an earlier failure."""
     causes = list(_chain(error))
     if any(isinstance(cause, ContextCliffError) for cause in causes):
         return False
@@ -88,7 +88,7 @@ def _kept(store: Store, study: Study, campaign: str | None) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """``error`` and what it was raised from, outermost first, each once."""
+    """Yield ``error`` and its causes, outermost first, each once."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
@@ -99,7 +99,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _shortened(text: str, most: int) -> str:
-    """``text``, of more than ``most`` characters its beginning and end."""
+    """Return ``text``, or only its beginning and end if it exceeds ``most`` characters."""
     return text if len(text) <= most else f"{text[: most * 2 // 3]}...{text[-most // 4 :]}"
 
 
@@ -115,7 +115,7 @@ def _printable(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """Print one line on stderr, whatever line breaks it holds; a closed stderr is no error."""
+    """Print ``text`` on stderr as one line, with line breaks escaped; ignore a closed stderr."""
     with contextlib.suppress(OSError, ValueError):
         print(_printable(text), file=sys.stderr, flush=True)
 
@@ -124,7 +124,7 @@ _SECRET_OPTION = "--api-password"
 
 
 def shown_arguments(args: Iterable[str]) -> list[str]:
-    """Return ``args`` without the values of options for keys, safe to print and to keep."""
+    """Return ``args`` without the values of secret options, safe to print and to store."""
     shown: list[str] = []
     for arg in args:
         if arg.startswith(f"{_SECRET_OPTION}="):
@@ -140,7 +140,7 @@ def guarded(run: Callable[[], object], *, debug: bool, resume: str) -> int:
     Args:
         run: the command.
         debug: show tracebacks.
-        resume: the command line that goes on after an interruption.
+        resume: the command line that continues after an interruption.
     """
     on_terminal = os.isatty(1)
     try:
@@ -153,13 +153,13 @@ def guarded(run: Callable[[], object], *, debug: bool, resume: str) -> int:
     except (KeyboardInterrupt, click.Abort) as error:
         return _interrupted(resume, error)
     except SystemExit as error:
-        # click meets a closed pipe first: it wraps stdout and leaves with 1.
+        # On a closed pipe, click itself wraps stdout and exits with 1.
         if "PacifyFlush" in type(sys.stdout).__name__:
             return _reader_left()
         return error.code if isinstance(error.code, int) else INTERNAL_ERROR
     except BaseException as error:
         if getattr(error, "errno", None) == errno.EIO and on_terminal and not os.isatty(1):
-            # The terminal was closed; where SIGHUP is ignored, the run went on.
+            # The terminal was closed; if SIGHUP is ignored, the run went on.
             return _interrupted(resume, error) if is_interruption(error) else _reader_left()
         if debug:
             traceback.print_exception(error)
@@ -167,8 +167,8 @@ def guarded(run: Callable[[], object], *, debug: bool, resume: str) -> int:
 
 
 def _reader_left() -> int:
-    # The reader of our output has closed it (`| head`): no error, but nothing may be
-    # flushed to the closed pipe when the interpreter ends.
+    # The reader closed our output (`| head`): not an error, but nothing may be flushed to the
+    # closed pipe when the interpreter exits.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return DONE
 
@@ -209,9 +209,9 @@ def _explain(error: BaseException, resume: str) -> int:
 
 
 def _disk_sentence(error: BaseException) -> str | None:
-    """A sentence for errors of the disk that no room has put into words, else None.
+    """Return a sentence for a disk error that no other code has explained, else None.
 
-    SQLite and Dagster's own storage meet a full or read-only disk too, and say so only in text.
+    SQLite and Dagster's storage report a full or read-only disk only in their messages.
     """
     text, number = str(error).lower(), getattr(error, "errno", None)
     where = getattr(error, "filename", None) or f"the store {store_root()}"
@@ -242,13 +242,13 @@ _KEPT = "what is measured so far is kept"
 
 
 def _system_sentence(error: BaseException) -> str | None:
-    """A sentence for a path that can be none, and for memory or threads that are used up."""
+    """Return a sentence for an unusable path or exhausted memory or threads, else None."""
     name = getattr(error, "filename", None)
     if isinstance(error, OSError) and error.errno in _UNUSABLE_PATHS and name is not None:
         where = os.fsdecode(name) if isinstance(name, bytes) else str(name)
         return f"Cannot use {where}: {error.strerror}; check the path."
     if isinstance(error, ValueError) and "embedded null" in str(error):
-        return "A path or name holds a NUL character, which none can; write it without."
+        return "A path or name contains a NUL character; write it without."
     words = str(error).lower()
     no_room = ("failed to map segment", "cannot allocate memory", "bad_alloc", "out of memory")
     if (

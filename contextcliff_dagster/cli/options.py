@@ -23,17 +23,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 TASK_ALIASES = {"multi_hop_qa": "two_hop", "multi_hop": "two_hop", "single_hop_qa": "lookup"}
-"""Other people's names for the tasks of the reference corpus."""
+"""Common alternative names for the tasks of the reference corpus."""
 
 DEFAULT_STUDY = "reference"
 
 MOST_SAMPLES, MOST_TOKENS = 1_000_000, 1_000_000_000
-"""The most samples per bin, and tokens per text: more is a typing error."""
+"""Limits on samples per bin and tokens per text; larger values are typing errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class StudyOptions:
-    """What to measure, by options (``data``: path or URL); None: the study's own value."""
+    """Options that define what to measure (``data``: path or URL); None: the study's value."""
 
     study: str | None
     data: str | Path | None = None
@@ -54,7 +54,7 @@ class StudyOptions:
 
 
 class Finite(click.FloatRange):
-    """A number in a range, neither ``nan``, which passes every range check, nor ``inf``."""
+    """A finite number in a range; excludes ``inf`` and ``nan``, which passes every range check."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         with suppress(TypeError, ValueError):
@@ -70,17 +70,17 @@ def as_share(ctx: click.Context, param: click.Parameter, value: str | None) -> f
     try:
         return float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
     except ValueError:
-        raise click.BadParameter(f"{value!r} is not a share; write .3 or 30%", ctx, param) from None
+        raise click.BadParameter(f"{value!r} is not a share; use .3 or 30%", ctx, param) from None
 
 
 def _milliseconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """``2s``, ``2.5s`` or ``2000ms``, in ms."""
+    """Parse ``2s``, ``2.5s`` or ``2000ms`` to milliseconds."""
     if value is None:
         return None
     written = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s)", value.strip())
     ms = float(written[1]) * (1_000 if written[2] == "s" else 1) if written else 0.0
     if not 0 < ms < math.inf:
-        raise click.BadParameter(f"{value!r} is not a time; write 2s or 2000ms.", ctx, param)
+        raise click.BadParameter(f"{value!r} is not a time; use 2s or 2000ms.", ctx, param)
     return ms
 
 
@@ -98,7 +98,7 @@ def together(*options: Callable[[F], F]) -> Callable[[F], F]:
 def count_option(
     name: str, least: int, most: int, help: str, into: str | None = None, **more: Any
 ) -> Callable[[F], F]:
-    """Make an option for a whole number N of a range; ``into``: its argument."""
+    """Make an option for an integer N in a range; ``into`` names its parameter."""
     names = (name,) if into is None else (name, into)
     look = {"metavar": "N", "help": help, **more}
     return click.option(*names, type=click.IntRange(least, most), **look)
@@ -136,17 +136,17 @@ chance_option = share_option(
 def gathered_as(
     name: str, make: Callable[..., Any], options: Decorator, names: Sequence[str] | None = None
 ) -> Decorator:
-    """Decorate a command to get its ``options`` as one argument ``name``.
+    """Return a decorator that passes ``options`` to a command as one argument ``name``.
 
-    ``make`` takes their values. ``names``: of the options; None: the fields of ``make``.
+    ``make`` builds it from their values. ``names`` lists the options; None: ``make``'s parameters.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
-        def gathered(**given: Any) -> None:
+        def gathered(**values: Any) -> None:
             parameters = names or inspect.signature(make).parameters
-            value = make(**{key: given.pop(key) for key in parameters if key in given})
-            command(**{name: value}, **given)
+            value = make(**{key: values.pop(key) for key in parameters if key in values})
+            command(**{name: value}, **values)
 
         return options(gathered)
 
@@ -154,7 +154,7 @@ def gathered_as(
 
 
 def _use_store(ctx: click.Context, _: click.Parameter, folder: Path | None) -> None:
-    # The environment is the one channel every room and every Dagster step reads.
+    # The environment is the only channel that all packages and Dagster steps read.
     if folder is not None:
         os.environ["CONTEXTCLIFF_HOME"] = str(folder.expanduser().absolute())
 
@@ -165,16 +165,16 @@ verbose_option = click.option("--verbose", is_flag=True, help="Show Dagster's ow
 with_answers_option = click.option(
     "--with-answers",
     is_flag=True,
-    help="Put questions and answers into report.html (without: numbers alone).",
+    help="Include questions and answers in report.html (default: numbers only).",
 )
 only_models_option = click.option(
-    "--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable."
+    "--model", "models", multiple=True, metavar="NAME", help="Use only this model; repeatable."
 )
 profiled_campaign_option = click.option(
-    "--campaign", metavar="NAME", help="This campaign (default: the newest profiled)."
+    "--campaign", metavar="NAME", help="Campaign to use (default: the newest profiled)."
 )
 kept_campaign_option = click.option(
-    "--campaign", metavar="NAME", help="Only this campaign (default: all of them)."
+    "--campaign", metavar="NAME", help="Use only this campaign (default: all campaigns)."
 )
 
 common_options = together(
@@ -184,7 +184,7 @@ common_options = together(
         callback=_use_store,
         expose_value=False,
         metavar="DIR",
-        help="Folder of the results (default: CONTEXTCLIFF_HOME, else data/store of a checkout).",
+        help="Folder for results (default: CONTEXTCLIFF_HOME, else data/store of a checkout).",
     ),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout."),
     debug_option,
@@ -195,12 +195,12 @@ _STUDY = together(
     click.option(
         "--data",
         metavar="PATH|URL",
-        help="Your own: a folder of documents, a table of examples, or a public benchmark.",
+        help="Your data: a folder of documents, a table of examples, or a public benchmark.",
     ),
     click.option(
         "--questions",
         metavar="FILE|recall",
-        help="Questions on the documents of --data: a table, or verbatim recall made from them.",
+        help="Questions on the documents of --data: a table, or generated verbatim recall.",
     ),
     click.option(
         "--dataset",
@@ -213,7 +213,7 @@ _STUDY = together(
         "tasks",
         multiple=True,
         metavar="TASK",
-        help="Kind of question, e.g. lookup, two_hop; repeat it for several.",
+        help="Type of question, e.g. lookup, two_hop; repeatable.",
     ),
     click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Seed of the sample."),
     click.option(
@@ -226,27 +226,27 @@ _STUDY = together(
     click.option(
         "--trust-study",
         is_flag=True,
-        help="Let STUDY read files outside of its folder and ask servers not in models.yaml.",
+        help="Let STUDY read files outside its folder and call servers not in models.yaml.",
     ),
     count_option(
-        "--questions-per-document", 1, MOST_SAMPLES, "At most this many questions on each document."
+        "--questions-per-document", 1, MOST_SAMPLES, "Maximum number of questions per document."
     ),
     path_option(
-        "--prompt", "FILE", "Ask with this prompt: a text with {document} and {question} in it."
+        "--prompt", "FILE", "Prompt template: a text file with {document} and {question} in it."
     ),
     count_option(
         "--replicates",
         1,
         MOST_SAMPLES,
-        "Ask each question in N wordings: the study's own, else neutral ones (at most 10).",
+        "Ask each question in N wordings: the study's, else neutral ones (at most 10).",
     ),
 )
 
 
 study_options = gathered_as("options", StudyOptions, _STUDY)
-"""Gives a command the options that name a study as one ``options: StudyOptions``.
+"""Decorator that passes the study options to a command as ``options: StudyOptions``.
 
-``--model`` is among them where the command has it: it means something else in each.
+``--model`` is included if the command defines it, because its meaning differs by command.
 """
 
 
@@ -254,7 +254,7 @@ ttft_limit_option = click.option(
     "--ttft-limit",
     callback=_milliseconds,
     metavar="TIME",
-    help="Up to which length do 95% of first tokens come within TIME, e.g. 2s or 800ms?",
+    help="Find the length up to which 95% of first tokens arrive within TIME, e.g. 2s or 800ms.",
 )
 
 spending_options = together(
@@ -263,54 +263,54 @@ spending_options = together(
         "models",
         multiple=True,
         metavar="NAME",
-        help="A model of models.yaml; repeat it to compare several.",
+        help="Model from models.yaml; repeat to compare several.",
     ),
     click.option(
         "--budget",
         "--budget-usd",
         type=Finite(min=0),
         metavar="USD",
-        help="Hard limit on what this campaign may cost.",
+        help="Hard limit on the cost of this campaign.",
     ),
     click.option(
         "--deadline",
         type=Finite(0, 1e9, min_open=True),
         metavar="SECONDS",
-        help="Send nothing more after this time; what is measured is kept.",
+        help="Send no more calls after this time; measured answers are kept.",
     ),
     click.option(
         "--dry-run",
         is_flag=True,
-        help="Show what would be measured and its cost; make no call, keep nothing.",
+        help="Show what would be measured and its cost; make no call and store nothing.",
     ),
-    click.option("--campaign", metavar="NAME", help="Go on with this campaign (default: newest)."),
-    click.option("--yes", is_flag=True, help="Do not ask before spending money."),
+    click.option("--campaign", metavar="NAME", help="Continue this campaign (default: newest)."),
+    click.option("--yes", is_flag=True, help="Spend money without asking."),
     verbose_option,
 )
 
 
 def _columns(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
-    """``length_tokens=token_count,score=correct`` as a mapping, several of them joined."""
+    """Parse ``length_tokens=token_count,score=correct`` pairs to one mapping."""
     named: dict[str, str] = {}
     for pair in (pair for item in value for pair in item.split(",")):
         ours, equals, theirs = (part.strip() for part in pair.partition("="))
         if not (ours and equals and theirs):
-            problem = f"{pair!r} is not OURS=THEIRS; write e.g. score=llm_judge_output."
+            problem = f"{pair!r} is not OURS=THEIRS; use e.g. score=llm_judge_output."
             raise click.BadParameter(problem, ctx, param)
         if named.get(ours, theirs) != theirs:
-            problem = f"{ours} is both {named[ours]} and {theirs}; name one of them."
+            problem = f"{ours} is both {named[ours]} and {theirs}; choose one of them."
             raise click.BadParameter(problem, ctx, param)
         named[ours] = theirs
     return named
 
 
 _OPTIONS = together(
-    click.option("--metric", metavar="NAME", help="The score to take of a log that has several."),
+    click.option("--metric", metavar="NAME", help="Score to use from a log with several."),
     click.option(
         "--score",
         "own_score",
         type=click.Choice(["em", "f1", "contained"]),
-        help="Score a log's answers here instead, against the accepted ones in it.",
+        help="Rescore a log's answers against its accepted answers.",
     ),
     click.option(
         "--tokenizer",
@@ -318,24 +318,20 @@ _OPTIONS = together(
         help="Count lengths from the texts of a log or table, e.g. with tiktoken:o200k_base "
         "(default: a log's own lengths, else that); `contextcliff tokenizers` lists more.",
     ),
-    file_option(
-        "--documents", "The data set of a log that leaves the documents out: _id and context."
-    ),
-    click.option(
-        "--partial", is_flag=True, help="Take what a run that failed or was stopped has logged."
-    ),
+    file_option("--documents", "Data set with the documents (_id, context) of a log without them."),
+    click.option("--partial", is_flag=True, help="Accept the log of a failed or stopped run."),
     click.option(
         "--columns",
         callback=_columns,
         multiple=True,
         metavar="OURS=THEIRS,...",
-        help="The table's names of columns, e.g. length_tokens=token_count,score=correct.",
+        help="Column names of the table, e.g. length_tokens=token_count,score=correct.",
     ),
 )
 
 
 def _open_tokenizer(name: str) -> Tokenizer:
-    # Imported when a tokenizer is asked for: most files bring their lengths.
+    # Imported on demand, because most files include lengths.
     from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
 
     return open_any_tokenizer(name)
@@ -351,4 +347,4 @@ def _log_options(**options: Any) -> LogOptions:
 
 _NAMES = ("metric", "own_score", "tokenizer", "documents", "partial", "columns")
 log_options = gathered_as("log", _log_options, _OPTIONS, _NAMES)
-"""Gives a command the options as one ``log: LogOptions``."""
+"""Decorator that passes these options to a command as ``log: LogOptions``."""

@@ -1,4 +1,4 @@
-"""From files of scores to results, and where the results go."""
+"""Analysis of score files, and writing of the results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
 
 _LONGEST_PART = 120
-"""Bytes of a model's name in a file's; most file systems end at 255 for the whole."""
+"""Maximum bytes of a model's name in a file name; most file systems allow 255 in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class AnalyzeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Analyzed:
-    """The result of one model of one file, and its single answers where the file has them."""
+    """The result of one model in one file, with its single answers if the file has them."""
 
     path: Path
     result: Cliffs
@@ -63,9 +63,9 @@ class Analyzed:
 def analyze_files(
     paths: Sequence[Path], options: AnalyzeOptions, errors: list[ContextCliffError]
 ) -> Iterator[Analyzed]:
-    """Return one result per model of ``paths``: one measurement, mostly in one file.
+    """Yield one result per model of ``paths``, the files of one measurement.
 
-    What cannot be analysed is appended to ``errors``.
+    Errors are appended to ``errors``.
     """
     from contextcliff_dagster.analysis.profile import ProfileContext, profile_model, profile_table
 
@@ -128,10 +128,10 @@ def _read(
 
 
 def _pooled(paths: Sequence[Path], options: AnalyzeOptions) -> Sequence[ScoreRecords]:
-    """The records of all files; a log without any usable answer is noted where others have some.
+    """Return the records of all files; note logs without usable answers if other files have some.
 
     Raises:
-        ContextCliffError: a file cannot be read, or none has an answer that can be used.
+        ContextCliffError: a file cannot be read, or no file has a usable answer.
     """
     files, unusable = [], []
     for path in paths:
@@ -159,9 +159,9 @@ def _sha256(path: Path, refused: Event) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ResultFiles:
-    """Where machine-readable results go: one file, a ``folder`` of files, or None.
+    """The destination of machine-readable results: one file, a ``folder`` of files, or None.
 
-    ``by_model``: one a model.
+    ``by_model``: one result per model.
     """
 
     target: Path | None
@@ -170,10 +170,10 @@ class ResultFiles:
 
     @classmethod
     def of(cls, target: str | None, inputs: Sequence[Path], *, by_model: bool) -> ResultFiles:
-        """Take ``target`` for a folder if it is one, ends with a slash or has no suffix.
+        """Treat ``target`` as a folder if it is one, ends with a slash or has no suffix.
 
         Raises:
-            ContextCliffError: it is one file for several, or two files would have one name in it.
+            ContextCliffError: one file is given for several inputs, or two results share a name.
         """
         if target is None or target == "-":
             return cls(None, by_model)
@@ -181,8 +181,8 @@ class ResultFiles:
         folder = path.is_dir() or target.endswith("/") or not (path.suffix or path.exists())
         if not folder and len(inputs) > 1:
             raise ContextCliffError(
-                f"--json {target} is one file, and there are {len(inputs)} to analyse; name a "
-                "folder, which then holds a JSON file for each."
+                f"--json {target} is one file, but there are {len(inputs)} files to analyse; name "
+                "a folder for one JSON file each."
             )
         ((name, count),) = Counter(map(stem, inputs)).most_common(1)
         if folder and count > 1:
@@ -214,13 +214,13 @@ class ResultFiles:
             except StoreError as error:
                 reason = getattr(error.__cause__, "strerror", None) or error
                 raise ContextCliffError(
-                    f"Cannot write {file}: {reason}; name another file or folder with --json."
+                    f"Cannot write {file}: {reason}; choose another file or folder with --json."
                 ) from error
         return list(written)
 
 
 def _file_part(model: str) -> str:
-    """The model's name as it is, where any file system takes it; else made safe and unique."""
+    """Return the model's name if every file system accepts it, else a safe and unique slug."""
     plain = model.isprintable() and not set(model) & set('/\\:*?"<>|')
     whole = model == model.strip(" .") and 0 < len(model.encode()) <= _LONGEST_PART
     return model if plain and whole else slug(model)

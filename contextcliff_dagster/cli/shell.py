@@ -1,15 +1,15 @@
-"""The shell around the command line: signals, signs of life on stderr, completion.
+"""Process-level behaviour of the command line: signals, progress on stderr, completion.
 
-SIGTERM and a closed terminal (SIGHUP) end a command as Ctrl-C does, with an exit code that says
-which of them it was.
+SIGTERM and a closed terminal (SIGHUP) end a command like Ctrl-C, with an exit code that identifies
+the signal.
 
-A long command shows its state on stderr: on a terminal a moving line, from the first second on,
-while the command itself writes nothing; elsewhere a line a minute, from the first minute on. A
-thread writes them, because the imports of a command alone take seconds on a busy machine.
+A long command shows its state on stderr: on a terminal, an updating line from the first second on
+while the command itself writes nothing; elsewhere, one line per minute from the first minute on. A
+thread writes them, because a command's imports alone take seconds on a busy machine.
 
 Completion works in bash, zsh and fish, which run the command with `_CONTEXTCLIFF_COMPLETE` set
-(click's protocol). A value that is unknown or cannot be read is not offered; it never causes an
-error in the middle of a typed line.
+(click's protocol). Values that cannot be read are not offered, and never cause an error while the
+user is typing.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _LEAST = 2_500_000_000
 
 
 def require_address_space() -> None:
-    """Refuse too small an address space: native libraries would exit, or hang for ever.
+    """Refuse an address space so small that native libraries would exit or hang.
 
     Raises:
-        StoreError: ``ulimit -v`` leaves less.
+        StoreError: ``ulimit -v`` is below 2.5 GB.
     """
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY and limit < _LEAST:
@@ -50,7 +50,7 @@ def require_address_space() -> None:
 
 
 def set_up_process() -> None:
-    """Tune this process, which imports much and lives for one command."""
+    """Tune this process, which imports many modules and runs one command."""
     collect_garbage_rarely()
     lean_allocator()
 
@@ -58,8 +58,8 @@ def set_up_process() -> None:
 def end_process(code: int) -> NoReturn:
     """Exit with ``code`` after the registered exit handlers, without tearing modules down.
 
-    Python gives back every object one by one before the system takes back all of them at once: 0.7
-    CPU seconds with what a run has imported. A debugger or a profiler gets the end it waits for.
+    Python would free every object one by one before the system frees them all at once, which takes
+    0.7 CPU seconds after a run. A debugger or a profiler still gets a normal exit.
     """
     try:
         at_end = threading._shutdown, atexit._run_exitfuncs  # type: ignore[attr-defined]
@@ -82,11 +82,11 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def ended_by_signals() -> Iterator[Callable[[], int]]:
-    """Within, SIGTERM and SIGHUP do what SIGINT does; yields a function that gives the first of
-    the three that came (SIGINT where none did).
+    """Make SIGTERM and SIGHUP act like SIGINT within the block; yield a function that returns the
+    first of the three received (SIGINT if none was).
 
-    A signal that was ignored from the start stays ignored: `nohup` lets a run outlive its terminal
-    that way, and shells keep Ctrl-C from what they run in the background.
+    A signal that was ignored from the start stays ignored: this lets `nohup` runs outlive their
+    terminal, and shells protect background jobs from Ctrl-C.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: signal.SIGINT
@@ -105,10 +105,10 @@ def ended_by_signals() -> Iterator[Callable[[], int]]:
 
     def first() -> int:
         try:
-            came = os.read(reader, 4096)
+            received = os.read(reader, 4096)
         except BlockingIOError:
-            came = b""
-        return next((number for number in came if number in _ENDING), signal.SIGINT)
+            received = b""
+        return next((number for number in received if number in _ENDING), signal.SIGINT)
 
     try:
         yield first
@@ -128,10 +128,10 @@ def _as_ctrl_c(number: int, frame: Any) -> None:
 
 
 _FIRST_S, _TICK_S, _EVERY_S = 1.0, 0.5, 60.0
-"""After the start of the process, on a terminal; between two looks at it; between two lines
+"""Delay of the first line and interval between updates on a terminal; interval between lines
 elsewhere."""
 _SERVERS = {"serve", "ui"}
-"""Commands that are not on their way to an end: what they say first is their sign of life."""
+"""Commands that run until stopped; they show progress only until their first output."""
 _WIPE = b"\r\x1b[K"
 _BAR, _COLUMNS = 24, 80
 
@@ -140,9 +140,9 @@ _current: _SignOfLife | None = None
 
 @contextmanager
 def sign_of_life(args: Sequence[str]) -> Iterator[None]:
-    """Show on stderr, while open, that the command line ``args`` is under way.
+    """Show the progress of the command line ``args`` on stderr within the block.
 
-    `CONTEXTCLIFF_PROGRESS` is ``off``, or the seconds between two lines where there is no terminal.
+    `CONTEXTCLIFF_PROGRESS` is ``off``, or the seconds between two lines if there is no terminal.
     """
     global _current
     wanted = os.environ.get("CONTEXTCLIFF_PROGRESS", "")
@@ -171,7 +171,7 @@ def sign_of_life(args: Sequence[str]) -> Iterator[None]:
 
 
 def note_state(text: str) -> None:
-    """Note the command's progress, for the next line."""
+    """Set the progress text for the next line."""
     if _current is not None:
         _current.state = text
 
@@ -190,7 +190,7 @@ def _seconds(text: str) -> float:
 
 
 def _age_s() -> float:
-    """Seconds since this process was started, where the system tells; else of an idle start."""
+    """Return the seconds since this process started; 0.2 if the system does not report it."""
     with suppress(OSError, ValueError, AttributeError, IndexError):
         with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 (pathlib takes as long as all this)
             ticks = int(file.read().rpartition(b")")[2].split()[19])
@@ -215,7 +215,7 @@ class _SignOfLife:
         self._thread.start()
 
     def step(self, name: str, done: int, total: int | None) -> None:
-        """Remember how far a step has come; one that is done is no longer what takes the time."""
+        """Set the state to a step's progress, or to "working" once the step is done."""
         if total is None:
             self.state = f"{name}: {done:,}"
         elif done >= total:
@@ -226,7 +226,7 @@ class _SignOfLife:
             self.state = f"{name}: {bar}{done:,} of {total:,}"
 
     def wipe(self, *, paused: bool) -> None:
-        """Clear the line for what is about to be written, and show none while ``paused``."""
+        """Clear the progress line before other output, and show none while ``paused``."""
         with self._lock:
             self._paused, self._written = paused or self._once, time.monotonic()
             if self._shown and self.terminal:
@@ -268,7 +268,7 @@ class _SignOfLife:
 
 
 class _Wiping:
-    """A stream that takes the moving line away before it writes."""
+    """A stream that clears the progress line before each write."""
 
     def __init__(self, stream: TextIO, sign: _SignOfLife) -> None:
         self._stream, self._sign = stream, sign
@@ -288,7 +288,7 @@ Names = Callable[[], Iterable[str]]
 
 
 class _OneOf(click.ParamType[str]):
-    """Any text; completed from ``names``, and from files where ``files``."""
+    """A text parameter, completed from ``names`` and, with ``files``, from file names."""
 
     name = "text"
 
@@ -307,7 +307,7 @@ class _OneOf(click.ParamType[str]):
 
 
 def add_completion(command: click.Command) -> None:
-    """Let the parameters of ``command`` and its subcommands complete their values by name."""
+    """Add value completion to the parameters of ``command`` and its subcommands."""
     for parameter in command.params:
         if parameter.type is click.STRING and parameter.name in _VALUES:
             parameter.type = _VALUES[parameter.name]
@@ -367,4 +367,4 @@ _VALUES = {
     "questions": _OneOf(lambda: ("recall",), files=True),
     "data": _OneOf(_nothing, files=True),
 }
-"""The completion of each parameter by name, in any command."""
+"""Parameter name -> completion type, for all commands."""

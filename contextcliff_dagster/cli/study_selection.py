@@ -1,8 +1,8 @@
-"""The study and the campaign that the options select, and the studies that options derive from one.
+"""Selection of study and campaign by options, and variants of studies that options define.
 
-A study is a shipped one, a file's, or one made on the spot over named data. The latter gets a name
-of its own, so that its manifest and records never mix with another's. Its definition is kept in
-the store: `contextcliff report NAME` finds it again without repeating the options, even in a copy
+A study is shipped, read from a file, or created ad hoc over named data. An ad hoc study gets a
+unique name, so that its manifest and records never mix with another's. Its definition is kept in
+the store, so that `contextcliff report NAME` finds it without repeating the options, even in a copy
 of the store.
 """
 
@@ -67,7 +67,7 @@ def profiled_campaign(store: Store, study: str, campaign: str | None = None) -> 
     """Return ``campaign``, or the newest profiled one.
 
     Raises:
-        StudyError: there is none, or not that one; the sentence lists those there are.
+        StudyError: no campaign, or not ``campaign``, is profiled; the message lists those that are.
     """
     from contextcliff_dagster.studies import known_study
 
@@ -92,14 +92,14 @@ def profiled_campaign(store: Store, study: str, campaign: str | None = None) -> 
 REFERENCE_TASKS = ("lookup", "two_hop")
 
 _PROMPT_BYTES = 1 << 18
-"""Of ``--prompt``: the text becomes part of the study's definition, which has a limit, too."""
+"""Maximum size of a ``--prompt`` file, whose text becomes part of the study's definition."""
 
 
 def with_synthetic_length(study: Study) -> Study:
     """Return the study with manufactured lengths allowed, under a name that says so.
 
     Raises:
-        CorpusError: its corpus is no benchmark, so there is nothing to allow.
+        CorpusError: its corpus is not a benchmark, so the option does not apply.
     """
     from contextcliff_dagster.corpora.benchmarks.benchmark_table import BENCHMARKS
     from contextcliff_dagster.corpora.benchmarks.corpus import ALLOW_SYNTHETIC_LENGTH
@@ -129,7 +129,7 @@ def with_prompt(study: Study, file: Path) -> Study:
     """Return the study with the template in ``file``, under a name with the text's hash.
 
     Raises:
-        StudyError: it cannot be read, or is no template.
+        StudyError: the file cannot be read, or is not a template.
     """
     from contextcliff_dagster.inference.requests.recipe import check_template
     from contextcliff_dagster.studies import study_name
@@ -139,7 +139,7 @@ def with_prompt(study: Study, file: Path) -> Study:
         text = read_file(file.expanduser(), _PROMPT_BYTES).decode()
     except OSError as error:
         why = error.strerror or error
-        raise StudyError(f"--prompt {file} cannot be read: {why}; name a text file.") from error
+        raise StudyError(f"--prompt {file} cannot be read: {why}; choose a text file.") from error
     except (ValueError, RuntimeError) as error:
         raise StudyError(f"--prompt {file} is not readable UTF-8 text: {error}.") from error
     try:
@@ -157,10 +157,10 @@ def with_prompt(study: Study, file: Path) -> Study:
 
 
 def with_replicates(study: Study, replicates: int) -> Study:
-    """Return the study with so many wordings per question, under a name that says so.
+    """Return the study with ``replicates`` wordings per question, under a name that says so.
 
     Raises:
-        StudyError: there are not so many wordings.
+        StudyError: there are fewer wordings.
     """
     from contextcliff_dagster.studies import study_name
 
@@ -215,7 +215,7 @@ def for_tasks(study: Study, tasks: tuple[str, ...]) -> Study:
 
 
 def _asking(study: Study, name: str, tasks: tuple[str, ...]) -> Study:
-    """The study over ``tasks`` alone, under another name."""
+    """Return the study restricted to ``tasks``, under another name."""
     options = with_tasks(study.corpus.kind, study.corpus_options, tasks)
     return _copy(study, name=name, corpus={"kind": study.corpus.kind, **options})
 
@@ -230,7 +230,7 @@ def choose_study(options: StudyOptions) -> Study:
     """Return the study that ``options`` describes; :func:`keep_definition` stores it.
 
     Raises:
-        ContextCliffError: no such study, corpus, task or model; the sentence lists those there are.
+        ContextCliffError: the study, corpus, task or model is unknown; the message lists the known.
     """
     from contextcliff_dagster.studies import self_contained
 
@@ -242,12 +242,12 @@ def choose_study(options: StudyOptions) -> Study:
     for name, value in [*given.items(), *(("--task", task) for task in options.tasks)]:
         # An unset variable in a script must not select the default.
         if value is not None and not value.strip():
-            raise StudyError(f"{name} is empty; write a value, or leave it out.")
+            raise StudyError(f"{name} is empty; use a value, or leave it out.")
     kind = corpus_kind(options.dataset)
     if options.questions is not None and options.data is None:
         raise StudyError(
-            "--questions goes with --data PATH, the folder of the documents; add that, or leave it "
-            "out."
+            "--questions needs --data PATH, the folder of the documents; add it, or leave out "
+            "--questions."
         )
     if options.models:
         from contextcliff_dagster.inference.models.models_file import get_model, load_models
@@ -281,29 +281,29 @@ def choose_study(options: StudyOptions) -> Study:
 
 
 def _note_models_file_elsewhere(study: Study, file: Path) -> None:
-    """Of a file in another folder: entries there may be another person's, and are not read."""
+    """Print a note about an unread models.yaml next to a study file in another folder."""
     from contextcliff_dagster.inference.models.models_file import load_models
 
-    there, known = file.absolute().parent / "models.yaml", load_models()
+    models_file, known = file.absolute().parent / "models.yaml", load_models()
     if (
         file.suffix in (".yaml", ".yml")
-        and there.is_file()
+        and models_file.is_file()
         and any(model not in known for model in study.models)
     ):
         say(
-            f"Note: {there} is read only in its own folder; run the command there, or set "
+            f"Note: {models_file} is read only in its own folder; run the command there, or set "
             "CONTEXTCLIFF_MODELS to that file."
         )
 
 
 def agreed(study: Study, options: StudyOptions, *, frozen: bool = False) -> Study:
-    """Return the study with the user's consent to its reading and sending; ask on a terminal.
+    """Return the study with the user's consent to its file reads and calls; ask on a terminal.
 
-    ``frozen``: its sample is there, so that neither corpus nor tokenizer is opened.
-    `keep_definition` remembers the leave.
+    ``frozen``: its sample exists, so neither corpus nor tokenizer is opened. `keep_definition`
+    stores the consent.
 
     Raises:
-        StudyError: the user says no, or there is no terminal to ask on.
+        StudyError: the user refuses, or there is no terminal to ask on.
     """
     from contextcliff_dagster.studies.study import (
         described,
@@ -342,7 +342,7 @@ def _refuse_without_profile(study: Study, options: StudyOptions) -> None:
 def campaign_shared(study: Study, options: StudyOptions, store: Store) -> str | None:
     """Return the campaign that a study with replicates shares with the study without them.
 
-    The latter's newest, where ``study``, made by ``options``, has no campaign; else None.
+    That is the newest campaign without replicates, if ``study`` has none yet; otherwise None.
     """
     from contextcliff_dagster.inference.ledger.campaigns import current_campaign, list_campaigns
     from contextcliff_dagster.inference.ledger.ledger import Ledger
@@ -357,9 +357,9 @@ def campaign_shared(study: Study, options: StudyOptions, store: Store) -> str | 
 
 
 def as_asked(study: Study, options: StudyOptions) -> Study:
-    """Return the study with the given models, number of samples and limit.
+    """Return the study with the models, sample size and limit of ``options``.
 
-    And judged with that tolerance and score: neither is among what was measured.
+    Their tolerance and score apply, too; both only change how answers are judged.
     """
     study = judged(study, options)
     if options.samples_per_bin is not None:
@@ -370,9 +370,9 @@ def as_asked(study: Study, options: StudyOptions) -> Study:
 
 
 def keep_definition(study: Study, store: Store) -> None:
-    """Write the study's YAML into the store unless a study folder has the same one.
+    """Write the study's YAML to the store unless a study folder has the same definition.
 
-    Next to one from elsewhere: what it may read.
+    For an imported study, also write what it may read.
 
     Raises:
         StoreError: the store cannot be written.
@@ -412,7 +412,7 @@ def _by_name(options: StudyOptions) -> Study:
     fits = study.corpus.kind == "reference" if dataset == DEFAULT_STUDY else study.name == dataset
     if dataset is not None and not fits:
         raise StudyError(
-            f"Study {study.name!r} has a corpus of its own, so --dataset {dataset} does not fit "
-            "it; leave one of the two out."
+            f"Study {study.name!r} has its own corpus, so --dataset {dataset} does not apply; "
+            "leave one of the two out."
         )
     return with_more_questions(for_tasks(study, options.tasks), options.questions_per_document)

@@ -1,8 +1,8 @@
-"""What travels between rooms: domain values, errors, table schemas, and the results of a study.
+"""Data shared by all packages: domain values, errors, table schemas and study results.
 
-Belongs here: declarations, each with a description and a unit, and reading and writing what they
-declare. Does not belong here: computing. Values, errors and tables are re-exported; they need the
-standard library only, because every process pays for their import. Results are in ``results``.
+Belongs here: declarations, each with a description and a unit, and the code that reads and writes
+them. Does not belong here: computation. Values, errors and tables are re-exported; they need only
+the standard library, because every process pays for their import. Results are in ``results``.
 """
 
 from contextcliff_dagster.contracts.errors import (

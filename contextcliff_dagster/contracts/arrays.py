@@ -1,4 +1,4 @@
-"""NumPy arrays by what they hold, for annotations: imported for type checkers alone."""
+"""Aliases for NumPy array types, imported only for type checking."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class ContextCliffError(Exception):
-    """One sentence: what, where, what to do; the command line prints it and exits with code 2."""
+    """An error in one sentence: what, where, what to do. The CLI prints it and exits with 2."""
 
 
 class CorpusError(ContextCliffError):
@@ -15,13 +15,13 @@ class CorpusError(ContextCliffError):
 
 
 class StudyError(ContextCliffError):
-    """A study or model file is missing, malformed, or asks for something that is not there."""
+    """A study or model file is missing or malformed, or refers to something that does not exist."""
 
 
 class EngineError(ContextCliffError):
-    """An engine cannot start, be reached, or be trusted to answer further calls.
+    """An engine cannot start, cannot be reached, or cannot be trusted with further calls.
 
-    ``measured``: what was measured before, as `profile_study` returns it, where it was anything.
+    ``measured``: results measured before the error, as `profile_study` returns them, or None.
     """
 
     measured: Any = None
@@ -36,11 +36,11 @@ class StoreError(ContextCliffError):
 
 
 class StoreUnreachableError(StoreError):
-    """The server of the call ledger cannot be reached just now; a later try may succeed."""
+    """The server of the call ledger cannot be reached now; a later attempt may succeed."""
 
 
 class AnswersLostError(StoreError):
-    """Answers that were paid could be put nowhere; ``call_keys`` says to which calls."""
+    """Paid answers could not be stored anywhere; ``call_keys`` lists their calls."""
 
     def __init__(self, sentence: str, call_keys: Sequence[str]) -> None:
         super().__init__(sentence)
@@ -48,15 +48,15 @@ class AnswersLostError(StoreError):
 
 
 class ScoreFileError(ContextCliffError):
-    """A file of scores cannot be analysed as it is."""
+    """A score file cannot be analysed."""
 
 
 class DataError(ContextCliffError, ValueError):
-    """Lengths, scores or options given from Python cannot be analysed as they are."""
+    """Lengths, scores or options passed from Python cannot be analysed."""
 
 
 class VerificationError(ContextCliffError):
-    """A document made here does not support the answer that was computed for it: a fault of ours.
+    """A generated document does not support its computed answer: a bug in this package.
 
-    Never the user's: the sentence names benchmark, seed and question, and asks for a report.
+    The message names benchmark, seed and question, and asks the user to report it.
     """

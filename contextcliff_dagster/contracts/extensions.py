@@ -1,7 +1,7 @@
-"""What another room or package adds: an experiment, and all that belongs to it.
+"""Extensions: experiments that other packages add, with their commands, engines and files.
 
-It is found by an entry point of the group ``contextcliff.experiments``. One whose attribute is
-named ``EXTENSION`` is an `Extension`; any other is the experiment itself.
+Entry points of the group ``contextcliff.experiments`` declare them. An entry point whose attribute
+is named ``EXTENSION`` is an `Extension`; any other is the experiment itself.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _ATTRIBUTE = "EXTENSION"
 
 @dataclass(frozen=True, kw_only=True)
 class Extension:
-    """An experiment and what belongs to it. Addresses (``module:attribute``) load when used.
+    """An experiment and its accessories. Addresses (``module:attribute``) are imported when used.
 
     Attributes:
-        experiment: its address (`experiments.common.experiment.Experiment`).
-        result: address of the dataclass of its result; None: its results are JSON objects.
-        commands: command -> its summary, and the address of the click command.
+        experiment: address of the experiment (`experiments.common.experiment.Experiment`).
+        result: address of its result dataclass; None: its results are JSON objects.
+        commands: command name -> its summary, and the address of the click command.
         engines: its engines (`inference.models.engine_table.EngineSpec`).
-        exports: name that `contextcliff_dagster.api` hands on -> its module.
-        folder: where its ``models.yaml`` and its ``studies/`` lie, if it has any.
-        failure: why it could not be imported; None: it was.
+        exports: name that `contextcliff_dagster.api` re-exports -> its module.
+        folder: the folder of its ``models.yaml`` and ``studies/``, if any.
+        failure: why the import failed; None if it succeeded.
     """
 
     experiment: str
@@ -47,22 +47,22 @@ class Extension:
 
 @cache
 def extensions() -> Mapping[str, Extension]:
-    """Return the installed extensions by the names of their experiments.
+    """Return the installed extensions by experiment name.
 
-    If one cannot be imported, only its experiment's name is known; asking for it shows the reason.
+    An extension that cannot be imported keeps its name and the reason in ``failure``.
     """
     from importlib.metadata import entry_points
 
-    known = {}
+    found_extensions = {}
     for point in sorted(entry_points(group=GROUP)):
-        known[point.name] = Extension(experiment=point.value)
+        found_extensions[point.name] = Extension(experiment=point.value)
         if point.attr == _ATTRIBUTE:
             try:
-                known[point.name] = point.load()
-            except Exception as error:  # of another's package
+                found_extensions[point.name] = point.load()
+            except Exception as error:  # third-party code may raise anything
                 failure = f"{type(error).__name__}: {error}"
-                known[point.name] = Extension(experiment=point.value, failure=failure)
-    return known
+                found_extensions[point.name] = Extension(experiment=point.value, failure=failure)
+    return found_extensions
 
 
 def load_address(address: str) -> Any:

@@ -1,7 +1,7 @@
-"""Tables as Arrow schemas, each declared once, with a description and a unit per column.
+"""Table schemas (Arrow), each declared once, with a description and a unit per column.
 
 Writers conform to them, readers validate against them, and the Dagster UI's column schemas are
-derived from them. ``pyarrow`` is imported when a schema is asked for.
+derived from them. ``pyarrow`` is imported only when a schema is requested.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table: Arrow type by name, unit, and a description for people.
+    """One column of a table: name of its Arrow type, description and unit.
 
-    ``later``: the column was added later; in older files it reads as nulls.
+    ``later``: the column was added later and reads as nulls in older files.
     """
 
     name: str
@@ -85,18 +85,18 @@ class Table:
 
 
 def conform(rows: Sequence[Mapping[str, Any]], table: Table) -> pa.Table:
-    """Return rows as an Arrow table of exactly ``table``'s columns.
+    """Return ``rows`` as an Arrow table with exactly the columns of ``table``.
 
-    Missing nullable columns become null; unknown columns and nulls in required ones are errors.
+    Missing nullable columns become null; unknown columns and nulls in required columns are errors.
 
     Raises:
-        StoreError: naming the table, the column and the row.
+        StoreError: a column is unknown or a required value is missing.
     """
     import pyarrow as pa
 
-    known = set(table.column_names)
+    known_columns = set(table.column_names)
     for number, row in enumerate(rows):
-        if extra := sorted(set(row) - known):
+        if extra := sorted(set(row) - known_columns):
             raise StoreError(f"Table {table.name!r} has no column {extra[0]!r} (row {number}).")
         for column in table.columns:
             if not column.nullable and row.get(column.name) is None:
@@ -108,10 +108,10 @@ def conform(rows: Sequence[Mapping[str, Any]], table: Table) -> pa.Table:
 
 
 def validate(data: pa.Table, table: Table, where: str) -> pa.Table:
-    """Return ``data`` in ``table``'s column order and types; ``where`` is for the error message.
+    """Return ``data`` with the column order and types of ``table``.
 
     Raises:
-        StoreError: a declared column is missing (and not ``later``) or has another type.
+        StoreError: a column that is not ``later`` is missing or has another type; names ``where``.
     """
     import pyarrow as pa
 
@@ -122,9 +122,9 @@ def validate(data: pa.Table, table: Table, where: str) -> pa.Table:
             field = schema.field(column.name)
             data = data.append_column(field, pa.nulls(data.num_rows, field.type))
     present = set(data.column_names)
-    if missing := [name for name in schema.names if name not in present]:
+    if absent := [name for name in schema.names if name not in present]:
         raise StoreError(
-            f"{where} is not a {table.name!r} table: column {missing[0]!r} is missing; rebuild it."
+            f"{where} is not a {table.name!r} table: column {absent[0]!r} is missing; rebuild it."
         )
     try:
         data = data.select(schema.names)
@@ -198,8 +198,8 @@ _CALL_COLUMNS = (
     Column("campaign", "string", "Dated measurement of the study", nullable=False),
     Column("model", "string", "Serving configuration", nullable=False),
     Column("bin", "string", "Length bin key", nullable=False),
-    Column("replicate", "int64", "Which repeated call of the example", nullable=False),
-    Column("instruction", "string", "Wording in which the replicate was asked", later=True),
+    Column("replicate", "int64", "Number of the repeated call", nullable=False),
+    Column("instruction", "string", "Instruction wording used in this replicate", later=True),
     Column("length_tokens", "int64", "Tokens of the document alone", "tokens", nullable=False),
     *_EVIDENCE_COLUMNS,
     Column("call_key", "string", "Cache key of the call in the ledger", nullable=False),
@@ -215,18 +215,18 @@ _CALL_COLUMNS = (
     Column("reasoning_tokens", "int64", "Of these, spent on reasoning", "tokens", later=True),
     Column("ttft_ms", "float64", "Time to the first token", "ms"),
     Column("duration_ms", "float64", "Time to the last token", "ms"),
-    Column("queue_ms", "float64", "Queueing in the engine, in no other time", "ms", later=True),
+    Column("queue_ms", "float64", "Queueing in the engine, not in other times", "ms", later=True),
     Column("loop_lag_ms", "float64", "Largest delay of our event loop", "ms", later=True),
     Column("attempts", "int64", "Times the call was sent", nullable=False),
     Column("cost_usd", "float64", "Price of the call by the model's price entry", "USD"),
-    Column("error", "string", "Why there is no answer, where there is none"),
+    Column("error", "string", "Why there is no answer; null if there is one"),
     Column("finished_at", "timestamp", "When the call ended"),
-    Column("extra", "json", "What the engine measured next to the answer, by name", later=True),
+    Column("extra", "json", "Other measurements by the engine, by name", later=True),
 )
 
 PREDICTIONS = Table(
     "predictions",
-    "One row per planned call and its outcome; no judgement yet.",
+    "One row per planned call with its outcome, not yet scored.",
     (
         *_CALL_COLUMNS,
         Column("no_answer", "string", "Failure tag of a call without an answer, or null"),
@@ -235,21 +235,20 @@ PREDICTIONS = Table(
 
 EVAL_RECORDS = Table(
     "eval_records",
-    "Scored calls. Scores are null exactly where the failure tag is one of the three that are no "
-    "answers.",
+    "Scored calls. Scores are null if and only if the failure tag marks a call without an answer.",
     (
         *_CALL_COLUMNS,
-        Column("kind", "string", "Kind of question where the corpus names one", later=True),
+        Column("kind", "string", "Kind of question, if the corpus names one", later=True),
         Column("domain", "string", "Subject area of the document", later=True),
         Column("source", "string", "Where the example comes from", later=True),
-        Column("parsed_answer", "string", "The answer taken out of the raw output"),
+        Column("parsed_answer", "string", "Answer extracted from the raw output"),
         Column("em", "float64", "Exact match after normalisation", "0..1"),
         Column("f1", "float64", "Token F1 after normalisation", "0..1"),
         Column("contained", "float64", "The output contains an accepted answer", "0..1"),
         Column("score", "float64", "The study's primary score", "0..1"),
         Column("failed", "bool", "Binary score of 0, or an answer that cannot be parsed"),
         Column("failure", "string", "Failure tag, null for a right answer"),
-        Column("scorer_version", "string", "Of the scorers; null in older files: 1", later=True),
+        Column("scorer_version", "string", "Version of the scorers; null means 1", later=True),
     ),
 )
 
@@ -257,21 +256,21 @@ _CONTROL = Column("control", "string", "no_context or oracle", nullable=False)
 
 CONTROL_PREDICTIONS = Table(
     "control_predictions",
-    "Calls without the document, or over its evidence alone. document_id and length_tokens are "
-    "those of the text used instead.",
+    "Calls without the document, or with only its evidence. document_id and length_tokens refer to "
+    "the text used instead.",
     (_CONTROL, *PREDICTIONS.columns),
 )
 
 CONTROL_RECORDS = Table(
     "control_records",
-    "These calls scored. document_id and length_tokens are those of the whole document, as in the "
+    "Scored control calls. document_id and length_tokens refer to the whole document, as in the "
     "evaluation records of the same questions.",
     (_CONTROL, *EVAL_RECORDS.columns),
 )
 
 ATTENTION_PREDICTIONS = Table(
     "attention_predictions",
-    "Calls of one output token that show where the prompt's last token attends; `extra` has it.",
+    "Calls with one output token; `extra` records where the prompt's last token attends.",
     PREDICTIONS.columns,
 )
 
@@ -283,8 +282,8 @@ _NOT_OF_ATTENTION = (
 ATTENTION_RECORDS = Table(
     "attention_records",
     "Attention of the last prompt token over the prompt: lists of layers x heads values, layer by "
-    "layer, null where a layer has no such head. What is on neither first tokens nor evidence is "
-    "on the rest.",
+    "layer, null if a layer lacks that head. The attention not on the first tokens or the evidence "
+    "is on the remaining tokens.",
     (
         *(column for column in _CALL_COLUMNS if column.name not in _NOT_OF_ATTENTION),
         Column("layers", "int64", "Layers of the model", nullable=False),
@@ -297,26 +296,26 @@ ATTENTION_RECORDS = Table(
 
 ANSWERS = Table(
     "answers",
-    "The evidence behind a number: what was asked, what would have been right, what the model "
-    "answered and what that scored. Read by people; never a file of the store.",
+    "The answers behind a number: each question with its accepted answers, the model's answer and "
+    "its score. For people to read; never stored as a file.",
     (
         *_EXAMPLE_COLUMNS,
         Column("model", "string", "Serving configuration", nullable=False),
         Column("bin", "string", "Length bin key", nullable=False),
-        Column("replicate", "int64", "Which repeated call of the example", nullable=False),
+        Column("replicate", "int64", "Number of the repeated call", nullable=False),
         Column("length_tokens", "int64", "Tokens of the document alone", "tokens", nullable=False),
         Column("evidence_position", "float64", "Evidence position in the document", "share 0..1"),
-        Column("control", "string", "no_context or oracle; null: asked over the document"),
-        Column("question", "string", "Null where the sample no longer has the example"),
+        Column("control", "string", "no_context or oracle; null: with the document"),
+        Column("question", "string", "Null if the sample no longer has the example"),
         Column("accepted", "list<string>", "Accepted answers; null like the question"),
-        Column("answer", "string", "The raw output; null where there is none, or it was pruned"),
-        Column("parsed_answer", "string", "The answer taken out of it, which is what was scored"),
+        Column("answer", "string", "Raw output; null if there is none or it was pruned"),
+        Column("parsed_answer", "string", "Answer extracted from the raw output and scored"),
         Column("score", "float64", "The study's primary score; null: not scored", "0..1"),
         Column("em", "float64", "Exact match after normalisation", "0..1"),
         Column("f1", "float64", "Token F1 after normalisation", "0..1"),
         Column("contained", "float64", "The output contains an accepted answer", "0..1"),
         Column("failure", "string", "Failure tag, null for a right answer"),
-        Column("error", "string", "Why there is no answer, where there is none"),
+        Column("error", "string", "Why there is no answer; null if there is one"),
         Column("prompt_tokens", "int64", "Prompt tokens by the server's count", "tokens"),
     ),
 )

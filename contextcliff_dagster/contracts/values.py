@@ -12,27 +12,27 @@ _MOST = 1_000_000_000
 
 
 def check_fields(instance: Any, shares: Collection[str] = ()) -> None:
-    """Check that every field holds its declared type: a non-empty text, or a number.
+    """Check that every field holds a value of its declared type: a non-empty text, or a number.
 
     Args:
-        instance: a dataclass of ``str``, ``int`` and ``float``, each or None.
-        shares: fields from 0 to 1; other numbers are above 0, counts called ``n`` may be 0.
+        instance: a dataclass whose fields are ``str``, ``int`` or ``float``, optionally None.
+        shares: fields between 0 and 1; other numbers are above 0, counts (``n...``) may be 0.
 
     Raises:
-        ValueError: a field does not; the message names the first.
+        ValueError: a field holds an invalid value; the message names the first such field.
     """
     for declaration in fields(instance):
         value, declared = getattr(instance, declaration.name), str(declaration.type)
         if value is None and "None" in declared:
             continue
         if "str" in declared:
-            fine = isinstance(value, str) and value != ""
+            valid = isinstance(value, str) and value != ""
         else:
             kinds: tuple[type, ...] = (int, float) if "float" in declared else (int,)
-            most = 1 if declaration.name in shares else _MOST
+            largest = 1 if declaration.name in shares else _MOST
             count = declaration.name.startswith("n") and value == 0
-            fine = type(value) in kinds and (0 < value <= most or count)
-        if not fine:
+            valid = type(value) in kinds and (0 < value <= largest or count)
+        if not valid:
             raise ValueError(f"{declaration.name} is {reprlib.repr(value)}")
 
 
@@ -48,7 +48,7 @@ def level(share: float) -> str:
 
 
 class Verdict(enum.StrEnum):
-    """What the length axis shows, one word per model."""
+    """How a model's score changes with length, in one word."""
 
     STABLE = "stable"
     GRADUAL_DECLINE = "gradual_decline"
@@ -60,13 +60,13 @@ class Verdict(enum.StrEnum):
 
 
 DROPS = (Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DECLINE, Verdict.DIP)
-"""The verdicts that have a drop."""
+"""Verdicts that state a drop."""
 
 
 class FailureTag(enum.StrEnum):
-    """Why a call did not earn a full score; the first that fits, in this order.
+    """Why a call did not earn a full score: the first tag that applies, in this order.
 
-    The last four are no answers: they are in no mean and are counted apart.
+    Calls with one of the last four have no answer: they enter no mean and are counted separately.
     """
 
     EMPTY = "empty"
@@ -92,14 +92,14 @@ UNSCORED_TAGS: frozenset[FailureTag] = frozenset(
 )
 
 ANSWER_IN = "answer_in"
-"""Key of a call's ``extra``, set if the reply has no answer in its place: `thoughts` if they hold
-the answer, else a key of `NO_ANSWERS`."""
+"""Key of a call's ``extra``, set if the reply's answer field is empty: `thoughts` if the reasoning
+holds the answer, else a key of `NO_ANSWERS`."""
 NO_ANSWERS = {
     "refusal": FailureTag.REFUSAL,
     "tool_calls": FailureTag.SCHEMA_VIOLATION,
     "another_choice": FailureTag.SCHEMA_VIOLATION,
 }
-"""What a reply may hold instead of an answer -> its failure tag."""
+"""Content of a reply without an answer -> its failure tag."""
 
 PrimaryScore = Literal["em", "f1", "contained"]
 PromptMode = Literal["chat", "chat_prefill", "completion"]
@@ -115,9 +115,9 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One question over one Document with its accepted answers.
+    """One question about one Document, with its accepted answers.
 
-    ``metadata`` holds only known properties: ``domain``, ``source``, ``level``,
+    ``metadata`` holds only recognised properties: ``domain``, ``source``, ``level``,
     ``evidence_position`` (0..1), ``inter_evidence_tokens``.
     """
 
@@ -131,10 +131,10 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class LengthBin:
-    """One range ``[edge_low, edge_high)`` of the length axis, in document tokens.
+    """A range ``[edge_low, edge_high)`` of document lengths, in tokens.
 
-    The last bin is closed above. ``merged_into`` names the bin that took this one's examples
-    when it was starved; such a bin has ``n == 0``.
+    The last bin includes ``edge_high``. ``merged_into`` names the bin that took over the examples
+    of a bin with too few documents; the merged bin then has ``n == 0``.
     """
 
     bin: str

@@ -54,11 +54,11 @@ class StreamedCorpus(ABC):
 
     def documents(self) -> Iterator[Document]:
         """Yield each distinct document once, in order of first appearance."""
-        seen: set[bytes] = set()
+        digests: set[bytes] = set()
         for entry in self.entries():
             key = bytes.fromhex(entry.document.document_id)
-            if key not in seen:
-                seen.add(key)
+            if key not in digests:
+                digests.add(key)
                 yield entry.document
 
     def examples(self) -> Iterator[Example]:
@@ -94,16 +94,16 @@ def entry_about(text: str, example: Example, place: str) -> Entry:
     """
     try:
         identity = document_id(text)
-        asked = [identity, example.question, example.answers, example.task]
-        content = json.dumps(asked, ensure_ascii=False).encode()
-        given = example.example_id.encode()
+        content_fields = [identity, example.question, example.answers, example.task]
+        content = json.dumps(content_fields, ensure_ascii=False).encode()
+        given_id = example.example_id.encode()
     except UnicodeEncodeError as error:
         raise CorpusError(
-            f"{place} holds half a surrogate pair, which is no character; write it as UTF-8."
+            f"{place} holds half a surrogate pair, which is not a character; write it as UTF-8."
         ) from error
     name = example.example_id or hashlib.sha256(content).hexdigest()[:32]
     example = replace(example, example_id=name, document_id=identity)
-    return Entry(Document(identity, text), example, place, id_given=bool(given))
+    return Entry(Document(identity, text), example, place, id_given=bool(given_id))
 
 
 def seeded_place(*parts: object) -> bytes:
@@ -131,15 +131,15 @@ def file_sha256(path: Path) -> str:
 
 
 def no_such_tasks(path: Path, wanted: Iterable[str], there: Iterable[str]) -> CorpusError:
-    """Return the error that ``path`` has no row of the wanted tasks."""
-    known = ", ".join(sorted(there)[:40]) or "none"
+    """Return an error that says that ``path`` has no row of the wanted tasks."""
+    task_names = ", ".join(sorted(there)[:40]) or "none"
     return CorpusError(
-        f"{path} holds no question of the task {' or '.join(wanted)}; its tasks are {known}."
+        f"{path} holds no question of the task {' or '.join(wanted)}; its tasks are {task_names}."
     )
 
 
 def unreadable(path: Path, error: OSError) -> CorpusError:
-    """Return the error that ``path`` cannot be read."""
+    """Return an error that says that ``path`` cannot be read."""
     return CorpusError(f"{path} cannot be read: {error.strerror or error}.")
 
 
@@ -163,20 +163,20 @@ def take_options(
         CorpusError: an option is unknown, has the wrong type, or is too small.
     """
     numbers = numbers or {}
-    known: Mapping[str, Any] = {**types, **dict.fromkeys(numbers, int)}
-    given = {name: default for name, (default, _) in numbers.items()}
-    given |= {key: value for key, value in options.items() if value is not None}
-    for key, value in given.items():
-        if key not in known:
+    option_types: Mapping[str, Any] = {**types, **dict.fromkeys(numbers, int)}
+    values = {name: default for name, (default, _) in numbers.items()}
+    values |= {key: value for key, value in options.items() if value is not None}
+    for key, value in values.items():
+        if key not in option_types:
             raise CorpusError(
                 f"A corpus of kind {kind!r} has no option {key!r}; "
-                f"it has {', '.join(sorted(known))}."
+                f"it has {', '.join(sorted(option_types))}."
             )
-        wanted = known[key] if isinstance(known[key], tuple) else (known[key],)
-        if value is not None and (not isinstance(value, wanted) or isinstance(value, bool)):
+        kinds = option_types[key] if isinstance(option_types[key], tuple) else (option_types[key],)
+        if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
             raise CorpusError(
                 f"Option {key!r} of a corpus of kind {kind!r} must be "
-                f"{' or '.join(_TYPE_NAMES.get(k, k.__name__) for k in wanted)}, not {value!r}."
+                f"{' or '.join(_TYPE_NAMES.get(k, k.__name__) for k in kinds)}, not {value!r}."
             )
         if isinstance(value, int) and key != "seed" and value > MOST:
             raise CorpusError(
@@ -187,7 +187,7 @@ def take_options(
                 f"Option {key!r} of a corpus of kind {kind!r} must be at least {numbers[key][1]}, "
                 f"not {value}."
             )
-    return given
+    return values
 
 
 _TYPE_NAMES: dict[Any, str] = {int: "a whole number", str: "text", list: "a list"}

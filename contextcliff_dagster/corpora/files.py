@@ -43,13 +43,13 @@ class FileCorpus(StreamedCorpus):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         types = {"path": PATH, "format": str, "task": str, "tasks": list, "columns": Mapping}
-        given = take_options("file", options, types)
-        self.path = given_path("file", given)
+        values = take_options("file", options, types)
+        self.path = given_path("file", values)
         self.name = self.path.name
-        self._task = given.get("task", "question_answering")
-        self._tasks = given.get("tasks")
-        self._columns = _checked_columns(given.get("columns", {}))
-        self._format = _checked_format(self.path, given.get("format"))
+        self._task = values.get("task", "question_answering")
+        self._tasks = values.get("tasks")
+        self._columns = _checked_columns(values.get("columns", {}))
+        self._format = _checked_format(self.path, values.get("format"))
 
     def fingerprint(self) -> str:
         options: dict[str, Any] = {
@@ -62,35 +62,35 @@ class FileCorpus(StreamedCorpus):
         return options_hash("file", options, file_sha256(self.path))
 
     def entries(self) -> Iterator[Entry]:
-        """Raises:
-        CorpusError: a row cannot be used, with file and line; or there is no row at all, or none of
-            the wanted tasks.
+        """Yield every row of the wanted tasks as an entry.
+
+        Raises CorpusError, with file and line, for an unusable row, or if no row is left.
         """
         untyped = self._format in ("csv", "tsv")
         reader = RowReader(self._columns, self._task, untyped=untyped)
-        used = 0
-        others: Counter[str] = Counter()
+        n_used = 0
+        other_tasks: Counter[str] = Counter()
         for place, row in READERS[self._format](self.path):
             entry = reader.entry(row, place)
             if self._tasks is None or entry.example.task in self._tasks:
-                used += 1
+                n_used += 1
                 yield entry
             else:
-                others[entry.example.task] += 1
-        if not used and self._tasks is not None and others:
-            raise no_such_tasks(self.path, self._tasks, others)
-        if not used:
+                other_tasks[entry.example.task] += 1
+        if not n_used and self._tasks is not None and other_tasks:
+            raise no_such_tasks(self.path, self._tasks, other_tasks)
+        if not n_used:
             raise CorpusError(f"{self.path} holds no example; give at least one row.")
-        if others:
-            summary = f"{used:,} examples used; left out: {others.total():,} of other tasks."
-            self._account = {"summary": summary, "left_out": dict(sorted(others.items()))}
+        if other_tasks:
+            summary = f"{n_used:,} examples used; left out: {other_tasks.total():,} of other tasks."
+            self._account = {"summary": summary, "left_out": dict(sorted(other_tasks.items()))}
 
 
 def _checked_columns(columns: Mapping[Any, Any]) -> dict[str, str]:
-    for ours, theirs in columns.items():
-        if ours not in FIELDS or not isinstance(theirs, str):
+    for field, column in columns.items():
+        if field not in FIELDS or not isinstance(column, str):
             raise CorpusError(
-                f"Option 'columns' maps {ours!r} to {theirs!r}; it maps some of "
+                f"Option 'columns' maps {field!r} to {column!r}; it maps some of "
                 f"{', '.join(FIELDS)} to column names of the file."
             )
     return dict(columns)
@@ -99,7 +99,7 @@ def _checked_columns(columns: Mapping[Any, Any]) -> dict[str, str]:
 def _checked_format(path: Path, named: str | None) -> str:
     """Return the file's format, after checking that the file exists and is not empty."""
     if path.is_dir():
-        raise CorpusError(f"{path} is a folder; name one file in it.")
+        raise CorpusError(f"{path} is a folder; choose one file in it.")
     try:
         with open_file(path) as file:
             start = file.read(_LOOKED_AT)
@@ -116,9 +116,9 @@ def _checked_format(path: Path, named: str | None) -> str:
     if chosen is None and start.startswith(b"PAR1"):
         chosen = "parquet"
     if chosen not in READERS:
-        what = f"format {named!r}" if named else f"ending {path.suffix!r}"
+        problem = f"format {named!r}" if named else f"ending {path.suffix!r}"
         raise CorpusError(
-            f"{path}: {what} is not known; give option 'format' as one of {', '.join(READERS)}."
+            f"{path}: {problem} is not known; give option 'format' as one of {', '.join(READERS)}."
         )
     if b"\x00" in start and not start.startswith((b"PAR1", *UTF16_OR_32)):  # before hashing
         raise binary(path, 1 + start[: start.index(b"\x00")].count(b"\n"), CorpusError)

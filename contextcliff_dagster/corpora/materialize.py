@@ -1,6 +1,6 @@
 """Corpora written once as Parquet: documents.parquet, examples.parquet and a summary.
 
-Several corpora are written as one. The list of files is written, too, where the corpus keeps one.
+Several corpora are written as one. The list of files is written, too, if the corpus keeps one.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ PARTS = "parts"
 
 
 class MixedCorpus(StreamedCorpus):
-    """The entries of its parts, one part after the other; every text as its part gives it.
+    """Corpus of several parts: their entries, one part after the other, with unchanged texts.
 
     Options: ``parts``, a list of corpora, each with its ``kind``, that kind's own options, and a
-    ``name`` where two are of one kind. The name is the ``source`` of every example, by which the
+    ``name`` if two have the same kind. The name is the ``source`` of every example, by which the
     mix of each bin is shown and the curve compared at an equal mix; a source that the part itself
-    knows stays as ``source_in_part``. Ids that a part gives are preceded by its name.
+    knows stays as ``source_in_part``. A part's ids get its name as a prefix.
     """
 
     name = "mixed"
@@ -60,7 +60,7 @@ class MixedCorpus(StreamedCorpus):
             )
         self._parts: dict[str, StreamedCorpus] = {}
         for number, part in enumerate(parts, start=1):
-            name, kind, part_options = _taken(part, number)
+            name, kind, part_options = _part_options(part, number)
             if name in self._parts:
                 raise CorpusError(
                     f"Two parts of the corpus are named {name!r}; give each a 'name' of its own."
@@ -75,9 +75,9 @@ class MixedCorpus(StreamedCorpus):
         return options_hash(self.name, {PARTS: list(self._parts)}, *content)
 
     def entries(self) -> Iterator[Entry]:
-        """
-        Raises:
-            CorpusError: a part cannot be read; the message names it.
+        """Yield the entries of all parts in turn.
+
+        Raises CorpusError, naming the part, if one cannot be read.
         """
         for name, part in self._parts.items():
             try:
@@ -90,7 +90,7 @@ class MixedCorpus(StreamedCorpus):
         """Return the parts' accounts by name, with one summary and all their cautions."""
         accounts = {name: dict(part.account()) for name, part in self._parts.items()}
         known = {name: account for name, account in accounts.items() if account}
-        whole: dict[str, Any] = {
+        combined: dict[str, Any] = {
             PARTS: accounts,
             "summary": " ".join(f"{name}: {account['summary']}" for name, account in known.items()),
             "cautions": [
@@ -105,7 +105,7 @@ class MixedCorpus(StreamedCorpus):
             },
             "list": next((account["list"] for account in known.values() if "list" in account), ""),
         }
-        return {key: value for key, value in whole.items() if value}
+        return {key: value for key, value in combined.items() if value}
 
     def file_list(self) -> Sequence[Mapping[str, Any]]:
         """Return the parts' lists, each row with its part's name."""
@@ -116,7 +116,7 @@ class MixedCorpus(StreamedCorpus):
         return [{column: row.get(column, "") for column in columns} for row in rows]
 
 
-def _taken(part: Any, number: int) -> tuple[str, str, dict[str, Any]]:
+def _part_options(part: Any, number: int) -> tuple[str, str, dict[str, Any]]:
     """Return a part's name, kind and options."""
     if not isinstance(part, Mapping) or not isinstance(part.get("kind"), str):
         raise CorpusError(
@@ -127,7 +127,7 @@ def _taken(part: Any, number: int) -> tuple[str, str, dict[str, Any]]:
     kind, name = part["kind"], part.get("name", part["kind"])
     if kind == MixedCorpus.name:
         raise CorpusError(
-            f"Part {number} of the corpus is of kind 'mixed' itself; name its parts here instead."
+            f"Part {number} of the corpus is of kind 'mixed' itself; give its parts here instead."
         )
     if not isinstance(name, str) or not name.strip():
         raise CorpusError(f"Part {number} of the corpus needs text as its 'name', not {name!r}.")
@@ -173,9 +173,9 @@ class CorpusSummary:
     account: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        whole = asdict(self)
+        fields = asdict(self)
         # Corpora without an account keep their earlier manifests and hashes.
-        return whole if self.account else {k: v for k, v in whole.items() if k != "account"}
+        return fields if self.account else {k: v for k, v in fields.items() if k != "account"}
 
 
 def materialize_corpus(corpus: StreamedCorpus, directory: Path) -> CorpusSummary:
@@ -303,7 +303,7 @@ def read_questions(directory: Path) -> Iterator[pa.RecordBatch]:
 
 def example_row(example: Example) -> dict[str, Any]:
     """Return the example as a row of ``examples``; fields without a column go into ``metadata``."""
-    rest = {k: v for k, v in example.metadata.items() if k not in _KNOWN_METADATA}
+    metadata = {k: v for k, v in example.metadata.items() if k not in _KNOWN_METADATA}
     return {
         "example_id": example.example_id,
         "document_id": example.document_id,
@@ -311,7 +311,7 @@ def example_row(example: Example) -> dict[str, Any]:
         "question": example.question,
         "answers": list(example.answers),
         **{name: example.metadata.get(name) for name in _KNOWN_METADATA},
-        "metadata": json.dumps(rest, sort_keys=True, ensure_ascii=False) if rest else None,
+        "metadata": json.dumps(metadata, sort_keys=True, ensure_ascii=False) if metadata else None,
     }
 
 
@@ -332,7 +332,7 @@ def row_example(row: Mapping[str, Any]) -> Example:
 
 @contextmanager
 def _writer(path: Path, table: Table) -> Iterator[Callable[[dict[str, Any], int], None]]:
-    """Give a function that adds a row, with its size, to a Parquet file that appears at the end."""
+    """Yield a function that adds a row and its size to a Parquet file, which appears at the end."""
     import pyarrow.parquet as pq
 
     pending: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""What is at a path: a table of examples, a public benchmark, or documents to be read."""
+"""Recognition of a path's content: a table of examples, a public benchmark, or documents."""
 
 from __future__ import annotations
 
@@ -68,14 +68,12 @@ def recognise(path: Path, questions: str | None = None) -> Recognised:
         _refuse_other_fields(path)
         return Recognised("file", {"path": str(path)})
     # NarrativeQA's table needs the stories next to it.
-    whole = benchmarks == {"narrativeqa"} and ending == ".csv"
-    return _benchmark(benchmarks, path, path.parent if whole else path)
+    is_table = benchmarks == {"narrativeqa"} and ending == ".csv"
+    return _benchmark(benchmarks, path, path.parent if is_table else path)
 
 
 def _refuse_other_fields(path: Path) -> None:
-    """Raises:
-    CorpusError: the first record has no text under any known name.
-    """
+    """Raise CorpusError if the first record has no text under any known name."""
     kind = ENDINGS.get(path.suffix.lower())
     first: object = None
     with suppress(CorpusError, OSError):  # the reader of the file reports the error
@@ -87,8 +85,8 @@ def _refuse_other_fields(path: Path) -> None:
             file = shlex.quote(str(path))
             hint = f"analyse it as results: `contextcliff analyze {file} --columns {columns}`"
         raise CorpusError(
-            f"{path} is no table of examples (it has {names}; it would need 'context', 'question', "
-            f"'answers') and no benchmark that is known; {hint}."
+            f"{path} is neither a table of examples (with 'context', 'question', 'answers'; it has "
+            f"{names}) nor a known benchmark; {hint}."
         )
 
 
@@ -115,19 +113,19 @@ def _folder(path: Path) -> Recognised:
     if not records or 2 * len(records) < len(files):
         return documents
     each = {file.name: benchmarks_of(file.path) for file in records[:_LOOKED_INTO]}
-    known = {name: kinds for name, kinds in each.items() if kinds}
-    if not known:
+    recognised = {name: kinds for name, kinds in each.items() if kinds}
+    if not recognised:
         return documents
-    common = set.intersection(*known.values())
-    others = [name for name in each if name not in known]
-    if not common or others:
-        first = {sorted(kinds)[0]: name for name, kinds in reversed(known.items())}
-        held = [f"{kind} ({name})" for kind, name in sorted(first.items())]
-        if others:
-            held.append(f"{len(others):,} of none that is known ({others[0]})")
-        what = "files of several benchmarks" if not common else "files of a benchmark among others"
+    common = set.intersection(*recognised.values())
+    unknown = [name for name in each if name not in recognised]
+    if not common or unknown:
+        first = {sorted(kinds)[0]: name for name, kinds in reversed(recognised.items())}
+        contents = [f"{kind} ({name})" for kind, name in sorted(first.items())]
+        if unknown:
+            contents.append(f"{len(unknown):,} of no known benchmark ({unknown[0]})")
+        mix = "files of several benchmarks" if not common else "files of a benchmark among others"
         raise CorpusError(
-            f"{path} holds {what}: {', '.join(held)}; name one of the files with --data."
+            f"{path} holds {mix}: {', '.join(contents)}; choose one of the files with --data."
         )
     return _benchmark(common, path, path)
 

@@ -33,7 +33,7 @@ TASKS = {"lookup": "lookup", "two_hop": "two_hop", "multi_hop_qa": "two_hop"}
 
 
 class ReferenceCorpus(StreamedCorpus):
-    """Ledgers generated from a seed: the same options give the same texts and questions.
+    """Corpus of ledgers generated from a seed: equal options give equal texts and questions.
 
     Options: ``documents`` (1,000), ``seed`` (0), ``min_tokens`` and ``max_tokens`` (in tokens
     of the reference tokenizer; all lengths that ledgers have), ``task`` (``lookup``, ``two_hop`` or
@@ -48,17 +48,17 @@ class ReferenceCorpus(StreamedCorpus):
 
         types = {"task": str, "tasks": list, "min_tokens": int, "max_tokens": int}
         numbers = {"documents": (1_000, 1), "seed": (0, 0), "questions": (1, 1)}
-        given = take_options(self.name, options, types, numbers)
-        if given["documents"] > MOST_DOCUMENTS:
+        values = take_options(self.name, options, types, numbers)
+        if values["documents"] > MOST_DOCUMENTS:
             raise CorpusError(
                 f"Option 'documents' of the reference corpus must be at most {MOST_DOCUMENTS:,}."
             )
-        self._n_documents, self._seed, self._questions = (given[name] for name in numbers)
-        named = [given["task"]] if "task" in given else given.get("tasks", list(TASKS))
-        self._tasks = {TASKS[one_of("task", task, list(TASKS))] for task in named}
+        self._n_documents, self._seed, self._questions = (values[name] for name in numbers)
+        tasks = [values["task"]] if "task" in values else values.get("tasks", list(TASKS))
+        self._tasks = {TASKS[one_of("task", task, list(TASKS))] for task in tasks}
         self._range = (
-            given.get("min_tokens", ledgers.ledger_tokens(ledgers.MIN_RECORDS)),
-            given.get("max_tokens", ledgers.ledger_tokens(ledgers.MAX_RECORDS)),
+            values.get("min_tokens", ledgers.ledger_tokens(ledgers.MIN_RECORDS)),
+            values.get("max_tokens", ledgers.ledger_tokens(ledgers.MAX_RECORDS)),
         )
         try:
             next(self._ledgers())
@@ -91,30 +91,30 @@ class ReferenceCorpus(StreamedCorpus):
         for number, ledger in enumerate(self._ledgers()):
             identity = hashlib.sha256(ledger.text.encode()).hexdigest()
             document = Document(identity, ledger.text)
-            for place, asked in enumerate(ledger.questions):
-                if asked.task not in self._tasks:
+            for place, question in enumerate(ledger.questions):
+                if question.task not in self._tasks:
                     continue
                 metadata = {
-                    "level": asked.level,
-                    "evidence_position": asked.evidence_position,
-                    "inter_evidence_tokens": asked.inter_evidence_tokens,
-                    EVIDENCE_SPANS: [list(span) for span in asked.evidence],
+                    "level": question.level,
+                    "evidence_position": question.evidence_position,
+                    "inter_evidence_tokens": question.inter_evidence_tokens,
+                    EVIDENCE_SPANS: [list(span) for span in question.evidence],
                     "domain": "warehouse",
                     "source": "reference ledgers",
                 }
                 example = Example(
-                    example_id=f"{identity[:16]}-{asked.task}-{place}",
+                    example_id=f"{identity[:16]}-{question.task}-{place}",
                     document_id=identity,
-                    question=asked.question,
-                    answers=asked.answers,
-                    task=asked.task,
+                    question=question.question,
+                    answers=question.answers,
+                    task=question.task,
                     metadata={k: v for k, v in metadata.items() if v is not None},
                 )
                 yield Entry(document, example, f"reference ledger {number}")
 
 
 ENTRY_POINT_GROUP = "contextcliff.corpora"
-"""Other packages' corpora: entry points of this group, each a callable from options to a corpus."""
+"""Entry-point group of other packages' corpora; each is a callable from options to a corpus."""
 
 CORPUS_KINDS: dict[str, Callable[[Mapping[str, Any]], StreamedCorpus]] = {
     "reference": ReferenceCorpus,
@@ -139,17 +139,17 @@ def open_corpus(kind: str, options: Mapping[str, Any]) -> StreamedCorpus:
         options = {**options, "path": str(local_copy(path))}
     if kind in CORPUS_KINDS:
         return CORPUS_KINDS[kind](options)
-    others = {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
-    if kind not in others:
+    installed = {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
+    if kind not in installed:
         raise CorpusError(
             f"There is no corpus of kind {kind!r}; "
-            f"there are {', '.join(sorted({*CORPUS_KINDS, *others}))}."
+            f"there are {', '.join(sorted({*CORPUS_KINDS, *installed}))}."
         )
     try:
-        adapter: Callable[[Mapping[str, Any]], StreamedCorpus] = others[kind].load()
+        adapter: Callable[[Mapping[str, Any]], StreamedCorpus] = installed[kind].load()
     except Exception as error:
         raise CorpusError(
-            f"Corpus kind {kind!r} ({others[kind].value}) cannot be imported: {error}; fix or "
+            f"Corpus kind {kind!r} ({installed[kind].value}) cannot be imported: {error}; fix or "
             "reinstall its package."
         ) from error
     return adapter(options)

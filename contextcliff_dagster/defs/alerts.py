@@ -1,9 +1,9 @@
-"""Who is alerted, and of what: channels, and the sensor that reports failed runs.
+"""Alerts: their channels, and the sensor that reports failed runs.
 
-Alerts, of a model that became worse or a run that failed: a webhook, a command, or both.
+An alert about a declined model or a failed run goes to a webhook, a command, or both.
 
-Addresses of webhooks are secrets (many carry a token in the path): they are in the environment,
-and no message or log names more of them than the host.
+Webhook addresses are secrets (many carry a token in the path): they are read from the environment,
+and messages and logs name only the host.
 """
 
 import json
@@ -33,7 +33,7 @@ from contextcliff_dagster.studies import Study
 
 WEBHOOK, COMMAND = "CONTEXTCLIFF_ALERT_WEBHOOK", "CONTEXTCLIFF_ALERT_COMMAND"
 WEBHOOK_WITHIN_S, COMMAND_WITHIN_S = 10.0, 25.0
-"""Two webhooks and a command, all that a study can have, fit into one tick of a sensor."""
+"""Time limits per channel; two webhooks and a command, a study's maximum, fit into one tick."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class Delivery:
-    """Names of channels that took an alert just now, that have it by now, and that lack it."""
+    """Names of channels that just took an alert, of all that have it, and of those without it."""
 
     taken: list[str]
     told: list[str]
@@ -59,9 +59,9 @@ def alert(
     """Send ``alarm`` to every configured channel; return the channels that took it.
 
     A webhook gets the alert as JSON by POST (its ``text`` is a sentence, which chat services show),
-    a command the same on stdin. A channel that took an alert gets it once. One that
-    fails is reported to ``on_failure`` and tried again the next time the same alert is sent; it
-    fails no run. ``study`` is None for what belongs to none.
+    a command gets it on stdin. Each channel gets an alert once. A failing channel is reported to
+    ``on_failure`` and tried again the next time the same alert is sent; it does not fail the run.
+    ``study`` is None for an alert without a study.
     """
     return deliver(study, store, alarm, on_failure).taken if alarm is not None else []
 
@@ -78,9 +78,9 @@ def deliver(
 ) -> Delivery:
     """Send ``alarm`` like `alert`; return the channels that have it.
 
-    ``failing``: names of channels that are not tried; one that fails is added. ``told``: channels
-    that another alert has told of it. ``until``: a time of `time.monotonic`; a channel that may
-    take longer is not tried.
+    ``failing``: names of channels to skip; channels that fail are added. ``told``: channels that
+    already know from another alert. ``until``: a `time.monotonic` time; channels that may take
+    longer are skipped.
     """
     failing = set() if failing is None else failing
     of = f"study {study.name}" if study else "no study"
@@ -116,7 +116,7 @@ def deliver(
 
 
 def alert_channels(study: Study | None) -> dict[str, Channel]:
-    """Return the channels by name; no name holds a secret."""
+    """Return the alert channels by name; names contain no secrets."""
     channels: dict[str, Channel] = {}
     for variable in (WEBHOOK, study.alerts.webhook_env if study else None):
         if variable and (url := os.environ.get(variable)):
@@ -128,7 +128,7 @@ def alert_channels(study: Study | None) -> dict[str, Channel]:
         elif variable and variable != WEBHOOK:
             why = f"the environment variable {variable} is not set"
             channels[f"the webhook of {variable}"] = Channel(partial(_refuse, why), 0.0)
-    # Not from the study: another person's study could run any command here.
+    # Not from the study, because another person's study could then run any command here.
     if written := os.environ.get(COMMAND, "").strip():
         try:
             command = shlex.split(written)
@@ -157,8 +157,8 @@ def _post(url: str, body: bytes) -> None:
         except Exception as error:
             ended.append(error)
 
-    # In a thread: the timeout of a socket holds for each address of the host and for each read, and
-    # not for the look-up of its name.
+    # In a thread, because a socket's timeout applies to each address and each read separately, and
+    # not to the name look-up.
     thread = threading.Thread(target=post, name="alert", daemon=True)
     thread.start()
     thread.join(WEBHOOK_WITHIN_S)
@@ -181,7 +181,7 @@ def _refuse(why: str, _: bytes) -> None:
 
 
 def _why(error: Exception) -> str:
-    """Without what the error quotes: addresses and arguments may hold secrets."""
+    """Return the reason of an error without quoted addresses or arguments, which may be secret."""
     code = getattr(error, "code", None)
     if isinstance(code, int):
         return f"HTTP status {code}"
@@ -196,28 +196,27 @@ def _why(error: Exception) -> str:
 
 
 ALERTED_TAG = "contextcliff/alerted"
-"""On a run that has sent an alert of its own about what it fails for: the channels that have it, as
-JSON. The sensor alerts the others."""
+"""Tag of a run that has itself sent an alert about its failure: a JSON list of the channels that
+have it. The sensor alerts the others."""
 
 _EVERY_S = 30
 _TICK_S = 50.0
-"""When the last channel of a tick must have ended: Dagster ends the tick after 60 s."""
+"""Time limit for all channels of a tick, because Dagster ends a tick after 60 s."""
 _FIRST_LOOK = timedelta(hours=1)
 _SEND_FOR = timedelta(days=1)
-"""The time for which a failing channel is tried again."""
+"""How long a failing channel is retried."""
 _OVERLAP = timedelta(minutes=2)
-"""Runs are not recorded in the order of their time stamps."""
+"""Overlap of two look-backs, because runs are not recorded in the order of their time stamps."""
 _LONGEST_SENTENCE = 1_000
 
 
 def failed_runs_sensor(studies: Sequence[Study], *, alone: bool = False) -> dg.SensorDefinition:
-    """`alert_failed_runs`: a failed run of these studies goes to their alert channels.
+    """Return `alert_failed_runs`, which sends failed runs of the studies to their alert channels.
 
-    ``alone``: its name is that of the one study, whose runs it is for; else also runs of none.
-
-    It is not a run failure sensor of Dagster's, which moves on where an alert could not be sent.
-    A run that Dagster will try again, and one of a process that gets the error itself (the command
-    line, Python), is left out.
+    ``alone``: the sensor is named after its only study and covers only its runs; otherwise it also
+    covers runs without a study. A Dagster run failure sensor would not do, because it moves on if
+    an alert could not be sent. Left out are runs that Dagster will retry, and runs of processes
+    that get the error themselves (the command line, Python).
     """
     by_name = {study.name: study for study in studies}
 
@@ -226,7 +225,7 @@ def failed_runs_sensor(studies: Sequence[Study], *, alone: bool = False) -> dg.S
         minimum_interval_seconds=_EVERY_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=(
-            "Sends each failed run, once, to the alert channels (CONTEXTCLIFF_ALERT_WEBHOOK, "
+            "Reports each failed run once to the alert channels (CONTEXTCLIFF_ALERT_WEBHOOK, "
             "CONTEXTCLIFF_ALERT_COMMAND, and `alerts` of its study)."
         ),
     )
@@ -260,7 +259,7 @@ def failed_runs_sensor(studies: Sequence[Study], *, alone: bool = False) -> dg.S
 
 @dataclass
 class _Tick:
-    """One look at the failed runs, oldest first. A channel that fails is tried once in it."""
+    """One tick over the failed runs, oldest first, which tries a failing channel only once."""
 
     context: dg.SensorEvaluationContext
     store: StoreResource
@@ -272,9 +271,9 @@ class _Tick:
     sent: set[str] = field(default_factory=set)
 
     def send(self, left_out: set[str]) -> list[datetime]:
-        """Alert of all runs on all channels but those ``left_out``.
+        """Send alerts about all runs to all channels except ``left_out``.
 
-        Return when the runs failed of which a channel is still to be told.
+        Return the failure times of runs that some channel still has to be told about.
         """
         owing = []
         for record, study in self.failed:
@@ -304,7 +303,7 @@ class _Tick:
 
 
 def _read(cursor: str) -> tuple[datetime, set[str]]:
-    """From when on runs are looked at, and the channels that failed in the tick before."""
+    """Return the look-back start and the channels that failed on the last tick."""
     since, _, names = cursor.partition(" ")
     return datetime.fromisoformat(since), set(json.loads(names)) if names else set()
 
@@ -314,7 +313,7 @@ def _written(since: datetime, failing: set[str]) -> str:
 
 
 def _told(run: dg.DagsterRun) -> list[str] | None:
-    """The channels that the run itself has told why it fails; None where that is all of them."""
+    """Return the channels that the run itself has alerted; None if it has alerted all of them."""
     if (value := run.tags.get(ALERTED_TAG)) is None:
         return []
     try:
@@ -324,7 +323,7 @@ def _told(run: dg.DagsterRun) -> list[str] | None:
 
 
 def _failed_since(instance: dg.DagsterInstance, since: datetime) -> Iterator[dg.RunRecord]:
-    """Runs that have failed for good and that nobody else reports, oldest first."""
+    """Yield runs that have finally failed and that no other process reports, oldest first."""
     of = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], updated_after=since - _OVERLAP)
     for record in instance.get_run_records(of, order_by="update_timestamp", ascending=True):
         run = record.dagster_run
@@ -335,7 +334,7 @@ def _failed_since(instance: dg.DagsterInstance, since: datetime) -> Iterator[dg.
 
 
 def is_elsewhere(context: dg.SensorEvaluationContext, run: dg.DagsterRun) -> bool:
-    """Whether the run belongs to another code location, which sends its own alerts."""
+    """Return whether the run belongs to another code location, which sends its own alerts."""
     here, there = context.code_location_origin, run.remote_job_origin
     if here is None or there is None:
         return False
@@ -343,9 +342,9 @@ def is_elsewhere(context: dg.SensorEvaluationContext, run: dg.DagsterRun) -> boo
 
 
 def _study_of(run: dg.DagsterRun, known: Collection[str]) -> str | None:
-    """The study of the run's tag or of the assets it was to make: the first that is ``known``.
+    """Return the study of the run's tag, or the first ``known`` study of its selected assets.
 
-    A name that is not known, where only such assets were to be made; None where they are of none.
+    If no study is known, return the first unknown name; None if the assets have no study.
     """
     if name := run.tags.get("contextcliff/study"):
         return name
@@ -379,8 +378,8 @@ def _alarm(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Alarm:
 
 
 def failure_of(instance: dg.DagsterInstance, run_id: str) -> tuple[str, str | None]:
-    """Return the sentence of the error that a failed run ended with, without secrets, and the step
-    it ended in; None where it was not a step."""
+    """Return the sentence of a failed run's error, without secrets, and the failed step, or None
+    if no step failed."""
     steps = instance.all_logs(run_id, of_type={dg.DagsterEventType.STEP_FAILURE})
     for entry in steps:
         event = entry.get_dagster_event()
@@ -404,12 +403,12 @@ def failure_of(instance: dg.DagsterInstance, run_id: str) -> tuple[str, str | No
 
 
 def _innermost(error: object) -> str:
-    """The message of the first cause, without the name of its class."""
+    """Return the message of the root cause, without the name of its class."""
     while (cause := getattr(error, "cause", None)) is not None:
         error = cause
     message, name = str(getattr(error, "message", "")).strip(), getattr(error, "cls_name", None)
-    head, colon, rest = message.partition(": ")
-    return rest if colon and name and head.rpartition(".")[2] == name else message
+    head, colon, text = message.partition(": ")
+    return text if colon and name and head.rpartition(".")[2] == name else message
 
 
 def _shown(text: str) -> str:

@@ -25,10 +25,10 @@ Compute = TypeVar("Compute", bound=Callable[..., Any])
 
 
 def refusing(compute: Compute) -> Compute:
-    """Wrap ``compute`` of an asset or op: raise `ContextCliffError` as Dagster's `Failure`.
+    """Wrap ``compute`` of an asset or op to raise `ContextCliffError` as Dagster's `Failure`.
 
-    The sentence is the description of the failure, the error its cause. The run of such a step is
-    not tried again, nor that of a `Failure` that allows no retries: it would end so again.
+    The error's sentence becomes the failure's description, the error its cause. The run is not
+    retried, nor is one with a `Failure` that forbids retries, because it would fail again.
     """
     if inspect.isgeneratorfunction(compute):
 
@@ -50,10 +50,10 @@ def refusing(compute: Compute) -> Compute:
 def forbid_retry() -> None:
     """Keep Dagster from retrying the run of this step if it fails.
 
-    Without this a failed run is (`asset_specs.RETRY_FAILED`): what ended it is then a killed
-    process, or a database or disk that could not be reached.
+    Other failed runs are retried (`asset_specs.RETRY_FAILED`), because their process was killed, or
+    a database or disk could not be reached.
     """
-    # Where the tag cannot be written either, the run is tried again and refused again.
+    # If the tag cannot be written either, the run is retried and refused again.
     with suppress(Exception):
         context = dg.OpExecutionContext.get()
         context.instance.add_run_tags(context.run_id, {RETRY_TAG: "false"})
@@ -77,7 +77,7 @@ def _as_failure() -> Iterator[None]:
 
 @contextmanager
 def refusals_raised() -> Iterator[None]:
-    """Raise the original refusal of a run in this process, not Dagster's failure."""
+    """Raise the original refusal of an in-process run instead of Dagster's failure."""
     refusal: ContextCliffError
     try:
         yield
@@ -93,15 +93,15 @@ def refusals_raised() -> Iterator[None]:
 OWNERS = ("team:evaluation",)
 
 PREPARATION = ("raw_corpus", "length_map", "distribution_audit", "manifest")
-"""The assets of a sample, which belongs to no campaign."""
+"""The assets of a study's sample, which all campaigns share."""
 
 Config = Mapping[str, Mapping[str, Any]]
-"""Op, without the study's name -> its config."""
+"""Name of an op, without the study's name -> its config."""
 
 RETRY_FAILED = {"dagster/max_retries": "2", RETRY_TAG: "true"}
-"""Tags of jobs: a run whose process was killed, or which could not reach its database, is tried
-again, and takes from the call ledger what it has. A refusal of ours (a budget, a changed model)
-would come again: it takes the second tag back (`refusals.forbid_retry`).
+"""Tags of jobs: a run whose process was killed, or which could not reach its database, is retried,
+and reuses the answers in the call ledger. A refusal of ours (a budget, a changed model) would
+recur, so it resets the second tag (`forbid_retry`).
 """
 
 FOLLOW_RECORDS = (
@@ -111,19 +111,19 @@ FOLLOW_RECORDS = (
     .without(~dg.AutomationCondition.any_deps_missing())
     .with_label("follow_records")
 )
-"""For what is cheap and makes no call: follow whatever has been measured.
+"""Automation condition of cheap assets, which make no call and follow new measurements.
 
-Assets that cost calls have no condition: they run only on request.
+Assets that cost calls have no condition and run only on request.
 """
 
 
 def single_run(
     decorator: Callable[..., Any], **options: Any
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """``dg.asset`` or ``dg.multi_asset`` that takes a range of partitions in one run.
+    """Return ``dg.asset`` or ``dg.multi_asset`` for a range of partitions in one run.
 
-    Unpartitioned assets want the policy too: `dg launch --partition-range` insists on it for all
-    that it selects. What the function refuses fails the step with its sentence (`refusing`).
+    Unpartitioned assets get the policy too, because `dg launch --partition-range` requires it for
+    all selected assets. A refusal fails the step with its sentence (`refusing`).
     """
     with warnings.catch_warnings():
         # Backfill policies are called beta; two lines per asset would bury what matters.
@@ -133,12 +133,12 @@ def single_run(
 
 
 def group(study: Study) -> str:
-    """The study's asset group, also in op and job names, which allow no dash."""
+    """Return the study's asset group, also used in op and job names, which allow no dash."""
     return study.name.replace("-", "_")
 
 
 def job_name(study: Study, experiment: Experiment) -> str:
-    """Return the name of the job that measures ``experiment`` and its guests."""
+    """Return the name of the job that measures ``experiment`` and its guest experiments."""
     kind = "profile" if experiment.name == "length_profile" else experiment.name.replace("-", "_")
     return f"{kind}_{group(study)}"
 
@@ -154,7 +154,7 @@ def pilot_job_name(study: Study) -> str:
 
 
 def report_job_name(study: Study) -> str:
-    """Return the name of the job that scores and reports what is measured."""
+    """Return the name of the job that scores and reports the measured answers."""
     return f"report_{group(study)}"
 
 
@@ -172,7 +172,7 @@ def run_tags(study: Study, campaign: str, cause: str) -> dict[str, str]:
 
 
 def run_config(study: Study, campaign: str, ops: Iterable[str], more: Config) -> dict[str, Any]:
-    """Return the run config that makes ``ops`` work on ``campaign``, with what ``more`` adds."""
+    """Return the run config of ``ops`` for ``campaign``, extended by ``more``."""
     config: dict[str, dict[str, Any]] = {op: {"campaign": campaign} for op in ops}
     for op, values in more.items():
         config.setdefault(op, {}).update(values)
@@ -182,7 +182,7 @@ def run_config(study: Study, campaign: str, ops: Iterable[str], more: Config) ->
 def key_prefix() -> list[str]:
     """Return the prefix of all asset keys: ``CONTEXTCLIFF_ASSET_PREFIX``, split at ``/``.
 
-    Two code locations on one Dagster instance keep their assets apart by it.
+    It separates the assets of two code locations on one Dagster instance.
     """
     return [part for part in os.environ.get("CONTEXTCLIFF_ASSET_PREFIX", "").split("/") if part]
 
@@ -208,8 +208,7 @@ def described(
 ) -> dict[str, Any]:
     """Return arguments of ``dg.asset`` and ``dg.AssetSpec``: key, group, owner, column schema.
 
-    Group, owners, tags and further kinds are those of the study's section `assets`, where it has
-    some.
+    Group, owners, tags and further kinds come from the study's section `assets`, if it sets them.
     """
     shown = study.assets
     return {
@@ -228,5 +227,5 @@ def described(
 def study_asset(
     study: Study, name: str, description: str, **options: Any
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """``dg.asset`` of a study, `described`, for a single run."""
+    """Return a `single_run` decorator for an asset of a study, with `described` properties."""
     return single_run(dg.asset, **described(study, name, description, **options))

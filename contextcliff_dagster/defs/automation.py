@@ -1,8 +1,8 @@
 """Automation: schedules, sensors, the sentinel, and the sensor that ends lost runs.
 
 Dagster's default run launcher learns only from its code server that the process of a run has died.
-Where both die (a container, a machine), the run would count as started for ever: it would keep its
-place in the queue of runs, and nobody would be alerted. A sensor ends such runs. Runs of other
+If both die (with a container or machine), the run would count as started for ever: it would keep
+its place in the queue, and nobody would be alerted. A sensor ends such runs. Runs of other
 launchers (Docker, Kubernetes) are left to Dagster's run monitoring.
 """
 
@@ -53,7 +53,7 @@ from contextcliff_dagster.studies import Study
 
 
 _SPAN, _DAYS = timedelta(days=366), 60
-"""A year shows weekends and pauses of months; 60 days with ticks show months of unequal length."""
+"""Span of the search for gaps: a year covers seasonal pauses, 60 days with ticks uneven months."""
 
 
 def campaign_at(tick: datetime) -> str:
@@ -66,7 +66,7 @@ def study_schedules(
 ) -> list[dg.ScheduleDefinition]:
     """Return the study's schedules, if any: one per job that measures a whole experiment.
 
-    They run once they are switched on in Dagster: they cost. One tick is one campaign for all.
+    They are off until switched on in Dagster, because they cost money. All share a tick's campaign.
     """
     plan = study.schedule
     if plan is None:
@@ -106,10 +106,10 @@ def report_freshness(study: Study) -> dg.FreshnessPolicy | None:
 
 
 def longest_gap(cron: str) -> timedelta:
-    """Return the longest time between two ticks of a cron line, by the clock on the wall.
+    """Return the longest wall-clock time between two ticks of a cron line.
 
-    All days with ticks have the same ones. So one day is read tick by tick, and of the days after
-    it the first tick of each: a year of a tick each minute would take seconds.
+    All days with ticks have the same ticks. So one day is read tick by tick, and only the first
+    tick of each later day, because reading a year of minutely ticks would take seconds.
     """
     ticks = cron_string_iterator(datetime(2026, 1, 1, tzinfo=UTC).timestamp(), cron, "UTC")
     first = next(ticks)
@@ -130,20 +130,20 @@ def longest_gap(cron: str) -> timedelta:
 
 
 class SentinelConfig(dg.Config):
-    """What to ask; everything empty means as the study says."""
+    """Config of a sentinel; empty fields take the study's values."""
 
     examples: int | None = None
-    """Of the bin that holds the cap."""
+    """Number of examples from the bin that holds the cap."""
     campaign: str | None = None
-    """A sentinel that was begun (`sentinel-...`), to go on with; a new one when empty."""
+    """An unfinished sentinel (`sentinel-...`) to continue; if empty, a new one."""
     budget_usd: float | None = None
-    """Hard limit of this sentinel in USD; the study's own when empty."""
+    """Hard limit of this sentinel in USD; if empty, the study's."""
     deadline_s: float | None = None
-    """Seconds after which nothing more is sent; the study's own when empty."""
+    """Seconds after which no more calls are sent; if empty, the study's."""
 
 
 def sentinel_job(study: Study) -> dg.JobDefinition:
-    """`sentinel_<study>`: a few examples at the cap; the run fails where answers are lost."""
+    """Return `sentinel_<study>`: a few examples at the cap; the run fails if scores declined."""
 
     @dg.op(name=f"{group(study)}__sentinel", tags=device_tags(study))
     @refusing
@@ -203,7 +203,7 @@ def sentinel_job(study: Study) -> dg.JobDefinition:
 
 
 def sentinel_schedules(study: Study, job: dg.JobDefinition) -> list[dg.ScheduleDefinition]:
-    """Return the schedule of the study's sentinel, if any; off until switched on: it costs."""
+    """Return the schedule of the study's sentinel, if any; off by default, because it costs."""
     plan = study.sentinel
     if plan is None:
         return []
@@ -238,7 +238,7 @@ NEXT_ROUND = "next_round"
 def study_sensors(
     study: Study, job: "dg.UnresolvedAssetJobDefinition"
 ) -> list[dg.SensorDefinition]:
-    """Return the sensor of a study with a section `targeted`; off until switched on: it costs."""
+    """Return the sensor of a study with a section `targeted`; off by default, because it costs."""
     plan = study.targeted
     if plan is None:
         return []
@@ -286,16 +286,16 @@ def study_sensors(
 
 _EVERY_S = 30
 _CLOCK_S = 5.0
-"""By how much two ways to read the time of a start may differ."""
+"""Largest difference between two clocks' readings of a start time."""
 
 
 def lost_runs_sensor(studies: Sequence[Study], *, alone: bool = False) -> dg.SensorDefinition:
-    """`end_lost_runs`: a run whose process is gone fails; Dagster then tries it again, as any run
-    that was killed.
+    """Return `end_lost_runs`, which fails runs whose process is gone; Dagster then retries them
+    like any killed run.
 
-    ``alone``: its name is that of the one study, whose runs it is for. Code server and processes of
-    runs are on one machine. A process has to be missing in two ticks: one that has just died is the
-    code server's to report. The cursor is the runs that were missing theirs.
+    ``alone``: the sensor is named after its only study and covers only its runs. Code server and
+    run processes share a machine. A process must be missing on two ticks, because the code server
+    reports one that has just died. The cursor lists the runs without a process.
     """
     names = {study.name for study in studies}
 
@@ -336,7 +336,7 @@ def lost_runs_sensor(studies: Sequence[Study], *, alone: bool = False) -> dg.Sen
 
 
 def _process_of(instance: dg.DagsterInstance, run_id: str) -> tuple[int | None, float]:
-    """The process id that the run's own process has reported, and when (seconds since 1970)."""
+    """Return the process id that the run's process reported, and when (seconds since 1970)."""
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
         event = entry.get_dagster_event()
         pid = event.engine_event_data.metadata.get("pid")
@@ -347,9 +347,9 @@ def _process_of(instance: dg.DagsterInstance, run_id: str) -> tuple[int | None, 
 
 
 def is_alive(pid: int, since: float) -> bool:
-    """Whether the process that had this id at ``since`` (seconds since 1970) still runs.
+    """Return whether the process with this id at ``since`` (seconds since 1970) still runs.
 
-    A later process of the same id is another one; it can be told where the system has ``/proc``.
+    A later process with the same id is told apart if the system has ``/proc``.
     """
     try:
         os.kill(pid, 0)

@@ -1,4 +1,4 @@
-"""The runs that one campaign takes: those that measure, and the one that reports."""
+"""The runs of one campaign: the measuring runs and the reporting run."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,9 +44,9 @@ from contextcliff_dagster.studies import Study
 
 @dataclass(frozen=True)
 class Asked:
-    """Models of a run (neighbours in the study's order), and the cells of each.
+    """The models of a run, adjacent in the study's order, and their cells.
 
-    ``config``: of the predictions; ``tags``: further tags of the run.
+    ``config``: config of the predictions; ``tags``: further tags of the run.
     """
 
     models: Sequence[str]
@@ -67,9 +67,9 @@ class Measurement:
     def everything(
         self, store: Store, key: str, config: Mapping[str, Any] | None = None
     ) -> dict[str, Asked]:
-        """Return every model and cell under ``key``, in parts for the groups of `model_groups`.
+        """Return every model and cell under ``key``, in one part per group of `model_groups`.
 
-        All in one where the sample is still to be drawn: each run would draw it.
+        If the sample is not drawn yet, there is only one part, because each run would draw it.
         """
         cells = self.experiment.cells(self.study)
         groups = model_groups(self.study)
@@ -78,9 +78,9 @@ class Measurement:
         return {f"{key}/{slug(models[0])}": Asked(models, cells, config) for models in groups}
 
     def requests(self, parts: Mapping[str, Asked]) -> list[dg.RunRequest]:
-        """Return a request for each of ``parts``, a mapping of run keys.
+        """Return one request per part; ``parts`` maps run keys to parts.
 
-        One part alone takes the whole chain. Of several, each measures, and the report follows
+        A single part runs the whole chain. Several parts only measure, and one report follows
         (`report_sensor`).
         """
         return [self._request(key, part, alone=len(parts) == 1) for key, part in parts.items()]
@@ -108,13 +108,13 @@ class Measurement:
         )
 
     def _is_prepared(self, store: Store) -> bool:
-        """Whether what the calls are made of is there."""
+        """Return whether the sample and the documents of the calls exist."""
         from contextcliff_dagster.experiments.common.preparation import find_frozen
 
-        kept = self.experiment.documents
+        documents = self.experiment.documents
         with suppress(ContextCliffError):  # the run will say so itself
             sampled = not self.study.has_corpus or find_frozen(self.study, store) is not None
-            return sampled and (kept is None or kept.frozen(self.study, store) is not None)
+            return sampled and (not documents or documents.frozen(self.study, store) is not None)
         return False
 
 
@@ -130,16 +130,16 @@ def dated_config(
 
 
 PLACE_TAG = "contextcliff/place"
-"""The tag of a run that measures models of one place; it limits the queue of runs."""
+"""Tag of a run whose models share a place; the run queue is limited by it."""
 
 _THIS_MACHINE = "this machine"
 _WITH_OTHER_DEVICES = ("celery", "k8s", "ray")
 
 
 def model_groups(study: Study) -> list[list[str]]:
-    """Return the study's models in groups of neighbours that share a place.
+    """Return the study's models in groups of adjacent models that share a place.
 
-    Neighbours only: a run takes one range of partitions, which are in the order of the models.
+    Groups are adjacent because a run takes one range of partitions, in the order of the models.
     """
     return [list(models) for _, models in groupby(study.models, key=place_of)]
 
@@ -147,8 +147,8 @@ def model_groups(study: Study) -> list[list[str]]:
 def place_of(model: str) -> str:
     """Return host and port of the model's endpoint, or the devices that it occupies here.
 
-    A model that is leased GPUs is a place of its own where there are more than one: the leases
-    decide which models run at once. One that cannot be looked up, too: its own run says why.
+    If there are several GPUs, each model that leases GPUs is its own place, because the leases
+    decide which models run at once. So is a model that cannot be looked up; its run reports why.
     """
     try:
         entry = get_model(model)
@@ -169,17 +169,17 @@ def place_of(model: str) -> str:
 
 _FIRST_LOOK = timedelta(days=1)
 _OVERLAP = timedelta(minutes=2)
-"""Runs are not recorded in the order of their time stamps."""
+"""Overlap of two look-backs, because runs are not recorded in the order of their time stamps."""
 
 
 def report_job(study: Study) -> "dg.UnresolvedAssetJobDefinition":
-    """`report_<study>`: records, results and report of what is measured; makes no call."""
+    """Return `report_<study>`: records, results and report of the measured answers; no call."""
     names = [*(name for e in partitioned(study) for name in judged_assets(e)), "report"]
     return dg.define_asset_job(
         report_job_name(study),
         dg.AssetSelection.assets(*(asset_key(study, name) for name in names)),
         tags={"contextcliff/study": study.name, **RETRY_FAILED},
-        description=f"Scores, results and report of what is measured of `{study.name}`; no call.",
+        description=f"Scores, results and report of `{study.name}` as measured so far; no call.",
     )
 
 
@@ -189,12 +189,12 @@ def report_sensor(
     *,
     alone: bool = False,
 ) -> dg.SensorDefinition:
-    """`report_when_measured`: one report for all runs that measure a campaign side by side.
+    """Return `report_when_measured`: one report for all parallel runs that measure a campaign.
 
-    Those of a schedule or a round of several groups, and those of a backfill of a job. Failed ones
-    are waited for while Dagster tries them again; what they did not measure the report names.
-    ``jobs``: those of `report_job`. ``alone``: its name is that of the one study. The cursor is the
-    time up to which every campaign is done with.
+    These are the runs of a schedule or round over several groups, and of a job's backfill. The
+    sensor waits while Dagster retries failed runs; the report names what they did not measure.
+    ``jobs``: the jobs of `report_job`. ``alone``: the sensor is named after its only study. The
+    cursor is the time up to which every campaign has been handled.
     """
     by_job = {report_job_name(study): study for study in studies}
 
@@ -229,7 +229,7 @@ def report_sensor(
 
 
 def _runs_of(instance: dg.DagsterInstance, job: str, campaign: str) -> list[dg.DagsterRun]:
-    """The runs that measure the campaign, newest first, with all of their backfills."""
+    """Return the runs that measure the campaign, newest first, with all runs of their backfills."""
     of = {REPORTED_BY: job, "contextcliff/campaign": campaign}
     runs = {run.run_id: run for run in instance.get_runs(dg.RunsFilter(tags=of))}
     backfills = {run.tags[BACKFILL_ID_TAG] for run in runs.values() if BACKFILL_ID_TAG in run.tags}
@@ -243,7 +243,7 @@ def _runs_of(instance: dg.DagsterInstance, job: str, campaign: str) -> list[dg.D
 def _is_over(
     instance: dg.DagsterInstance, run: dg.DagsterRun, runs: Sequence[dg.DagsterRun]
 ) -> bool:
-    """Whether nothing more comes of the run itself, nor of its backfill."""
+    """Return whether the run, its retries and its backfill have ended."""
     if not run.is_finished:
         return False
     if run.status is dg.DagsterRunStatus.FAILURE and is_retried(instance, run):
@@ -253,7 +253,7 @@ def _is_over(
 
 
 def _request(study: Study, campaign: str, runs: Sequence[dg.DagsterRun]) -> dg.RunRequest:
-    """The run that reports; the same runs are reported once."""
+    """Return the request of the reporting run; its key prevents a second report of the runs."""
     ran = {run.job_name for run in runs}
 
     def was_measured(experiment: Experiment) -> bool:

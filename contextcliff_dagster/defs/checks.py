@@ -1,4 +1,4 @@
-"""Asset checks: what must hold before a number is believed; answered as each asset is made."""
+"""Asset checks: conditions for trusting a number, evaluated when each asset is materialized."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MANIFEST = (CheckSpec("manifest_hash", "The files on disk have the SHA-256 they 
 
 
 def specs(study: Study, asset: str, checks: Iterable[CheckSpec]) -> list[dg.AssetCheckSpec]:
-    """Return the checks of an asset as Dagster declares them."""
+    """Return the Dagster check specs of an asset."""
     key = asset_key(study, asset)
     return [
         dg.AssetCheckSpec(
@@ -33,9 +33,9 @@ def specs(study: Study, asset: str, checks: Iterable[CheckSpec]) -> list[dg.Asse
 def results(
     study: Study, asset: str, outcomes: Iterable[CheckOutcome]
 ) -> list[dg.AssetCheckResult]:
-    """Return the outcomes of an asset's checks as Dagster shows them.
+    """Return the Dagster results of an asset's checks.
 
-    Dagster has no result for a check that is skipped: it shows one without a result as skipped.
+    Skipped checks get no result, because Dagster shows a check without a result as skipped.
     """
     return [
         dg.AssetCheckResult(
@@ -55,14 +55,14 @@ def results(
 
 
 def skipped(outcomes: Iterable[CheckOutcome]) -> dict[str, str]:
-    """Return metadata of the checked asset: why checks of it were skipped."""
+    """Return metadata of the checked asset: the reason for each skipped check."""
     return {
         f"{outcome.name}_skipped": outcome.why for outcome in outcomes if outcome.passed is None
     }
 
 
 def audit_results(study: Study, audit: Mapping[str, Any]) -> list[dg.AssetCheckResult]:
-    """Return the results of the check `AUDIT`."""
+    """Return the results of the checks `AUDIT`."""
     starved, verdict = list(audit["starved_bins"]), str(audit["verdict"])
     outcomes = [
         CheckOutcome(
@@ -84,7 +84,7 @@ def audit_results(study: Study, audit: Mapping[str, Any]) -> list[dg.AssetCheckR
 
 
 def manifest_results(study: Study, claimed: str, actual: str) -> list[dg.AssetCheckResult]:
-    """Return the results of the check `MANIFEST`."""
+    """Return the results of the checks `MANIFEST`."""
     same = claimed == actual
     why = f"SHA-256 {actual[:12]}" if same else f"claims {claimed[:12]}, is {actual[:12]}"
     outcome = CheckOutcome("manifest_hash", same, why, error=True, values={"sha256": actual})

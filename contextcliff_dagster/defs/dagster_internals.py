@@ -1,7 +1,7 @@
-"""Every private part of Dagster that is used here, with the reason and when it may go.
+"""Uses of private Dagster APIs, each with its reason and the condition for removing it.
 
-Belongs here: names out of `dagster._*`, which a minor release may move. Of other files only
-`cli/webserver/services.py`, a process of its own, imports such.
+Belongs here: names from `dagster._*`, which a minor release may move. The only other file that
+imports such names is `cli/webserver/services.py`, which runs in its own process.
 Does not belong here: anything that `import dagster as dg` offers.
 """
 
@@ -120,8 +120,8 @@ _IMPORTED_WHEN_USED = {
     "StepRetryData": ("dagster._core.execution.plan.objects", "StepRetryData"),
     "submit_celery_step": ("dagster_celery.executor", "_submit_task"),
 }
-"""Our name -> module and name there. `import dagster` does not load all of these modules, and only
-one executor wants them."""
+"""Our name -> module and name there, imported on demand, because `import dagster` does not load all
+of these modules, and only one executor needs them."""
 
 
 def __getattr__(name: str) -> Any:
@@ -132,16 +132,16 @@ def __getattr__(name: str) -> Any:
 
 
 CODE_LOCATION = "contextcliff_dagster"
-"""Its name in workspace.yaml and in [tool.dg] of pyproject.toml."""
+"""Name of the code location in workspace.yaml and in [tool.dg] of pyproject.toml."""
 
 
 @contextmanager
 def output_to_terminal() -> Iterator[None]:
-    """Send the output of steps to the terminal, not to files of the run, while open.
+    """Send the output of steps to the terminal instead of to run files within the block.
 
-    Dagster sends it to a file that four processes for each run show on the terminal: 24 MB, a lag,
-    lines lost at the end, and tracebacks of theirs at Ctrl-C. Goes when `execute_in_process` takes
-    an option for that.
+    Dagster sends it to a file, which four processes per run show on the terminal: 24 MB, a lag,
+    lost last lines, and their tracebacks at Ctrl-C. Goes when `execute_in_process` has an option
+    for that.
     """
     from dagster._core.execution import compute_logs
 
@@ -165,8 +165,8 @@ def output_to_terminal() -> Iterator[None]:
 def runs_shown_in_timeline(instance: dg.DagsterInstance) -> None:
     """Attribute runs that this process executes from now on to the code location.
 
-    Without one, the UI's timeline and the pages of jobs leave a run out. The daemon, which may try
-    such a run again, is kept from it: its person sees the error and decides. Goes when
+    The UI's timeline and job pages omit runs without a code location. The daemon is kept from
+    retrying these runs, because their user sees the error and decides. Goes when
     `execute_in_process` takes a code location.
     """
     from dagster._core.remote_origin import (
@@ -191,8 +191,8 @@ def runs_shown_in_timeline(instance: dg.DagsterInstance) -> None:
 def migrations_read_once() -> None:
     """Make Alembic read the folder of Dagster's migrations only once per process.
 
-    Each SQLite file (three of a new home, one a run) has it read 90 scripts twice, to write down
-    the newest: half a CPU second of a first run. Goes when Dagster keeps what it read.
+    For each SQLite file (three in a new home, one per run) it reads 90 scripts twice to record the
+    newest: half a CPU second of a first run. Goes when Dagster caches them.
     """
     from alembic.script import ScriptDirectory
 
@@ -212,7 +212,7 @@ def migrations_read_once() -> None:
 
 
 _MOST_DATABASES = 8
-"""Kept open: a home has three files, and each run one."""
+"""Maximum number of open database files: a home has three, and each run one."""
 
 _engines: dict[tuple[Any, ...], Engine] = {}
 _of_parent: list[Engine] = []
@@ -222,9 +222,9 @@ _engines_lock = threading.Lock()
 def databases_kept_open() -> None:
     """Keep Dagster's SQLite files open between its statements from now on.
 
-    It makes an engine and a connection for each, so that every statement is compiled anew, and the
-    write-ahead log is emptied 250 times a run: most of a CPU second. What is committed is on the
-    disk as before. Goes when Dagster keeps its engines.
+    Dagster creates an engine and a connection per statement, so that each statement is recompiled
+    and the write-ahead log is emptied 250 times per run: most of a CPU second. Commits still reach
+    the disk. Goes when Dagster keeps its engines.
     """
     from dagster._core.storage.event_log.sqlite import sqlite_event_log
     from dagster._core.storage.runs.sqlite import sqlite_run_storage
@@ -245,7 +245,7 @@ def close_databases() -> None:
 
 
 def _kept_engine(url: str, **settings: Any) -> Engine:
-    """The engine of the file that is there now; a new one of its own where there is none yet."""
+    """Return the shared engine of an existing file, or a new unshared one if no file exists."""
     from sqlalchemy import create_engine, make_url
     from sqlalchemy.pool import QueuePool
 
@@ -268,7 +268,7 @@ def _kept_engine(url: str, **settings: Any) -> Engine:
 
 
 def _forget_in_child() -> None:
-    """SQLite's connections must not be used, nor closed, by a forked child."""
+    """Forget all engines, because a forked child must neither use nor close SQLite connections."""
     global _engines_lock
     _engines_lock = threading.Lock()
     _of_parent.extend(_engines.values())

@@ -1,4 +1,4 @@
-"""`contextcliff.duckdb`: views over the Parquet files and the small result tables, for SQL."""
+"""The DuckDB database `contextcliff.duckdb`: SQL views of Parquet files, and result tables."""
 
 # No `from __future__ import annotations` here: Dagster reads config and resources off the
 # annotations of an asset and does not resolve strings.
@@ -67,7 +67,7 @@ RESULT_TABLES = {
         "failure_rate": "DOUBLE",
     },
 }
-"""Table -> column -> type; columns are named as the fields of `cliffs.json`."""
+"""Table -> column -> type; columns are named after the fields of `cliffs.json`."""
 
 BIN_RANGES = {
     "study": "VARCHAR",
@@ -77,14 +77,14 @@ BIN_RANGES = {
     "merged_into": "VARCHAR",
 }
 PARTITIONS = "partitions"
-"""View: what stands behind each partition key that was measured, of every experiment."""
+"""Name of the view that describes each measured partition key of every experiment."""
 
 
 def view_sql(declared: Table, root: Path) -> str:
-    """Return a view over one table's files of all studies but the retired; empty without any.
+    """Return SQL for a view over one table's files of all studies but the retired.
 
-    The columns are in the files themselves, so the hive parts of the paths are not read: these
-    hold slugs, the columns the names.
+    Without files, the view is empty. The hive parts of the paths are not read, because they hold
+    slugs, while the files' columns hold the names.
     """
     files = f"*/{declared.name}/campaign=*/model=*/bin=*/*.parquet"
     columns = ", ".join(f'"{name}"' for name in declared.column_names)
@@ -95,7 +95,7 @@ def view_sql(declared: Table, root: Path) -> str:
     if any(root.glob(files)):
         literal = re.sub(r"([\[*?])", r"[\1]", str(root))
         quoted = f"{literal}/{files}".replace("'", "''")
-        # The empty table stays in it: files of an earlier version lack columns that came later.
+        # The union with the empty table adds columns that files of earlier versions lack.
         source = (
             f"SELECT {columns} FROM ({source} UNION ALL BY NAME SELECT * FROM "
             f"read_parquet('{quoted}', hive_partitioning = false, union_by_name = true))"
@@ -121,15 +121,15 @@ def result_rows(root: Path) -> dict[str, list[list[Any]]]:
         method = result["method_version"] or "1"
         whole = {**result, "cliff_tokens": cliff, "method_version": method}
         whole["result"] = json.dumps(result)
-        for name, these in (("cliffs", [whole]), ("bins", result["bins"])):
+        for name, values in (("cliffs", [whole]), ("bins", result["bins"])):
             columns = RESULT_TABLES[name]
-            rows[name] += [[(row | of)[column] for column in columns] for row in these]
+            rows[name] += [[(row | of)[column] for column in columns] for row in values]
     return rows
 
 
 def range_rows(root: Path) -> list[list[Any]]:
-    """Return rows of ``bin_ranges``: first and last token length behind each bin's key, of the
-    samples of all studies but the retired."""
+    """Return rows of ``bin_ranges``: first and last token length of each bin, for the samples of
+    all studies but the retired."""
     retired = retired_studies(Store(root))
     rows: list[list[Any]] = []
     for head in sorted(root.glob(f"*/manifest/{HEAD}")):
@@ -142,7 +142,7 @@ def range_rows(root: Path) -> list[list[Any]]:
 
 
 def partitions_sql() -> str:
-    """Return the view `PARTITIONS`: tokens, examples, calls done and failed by model and key."""
+    """Return SQL for the view `PARTITIONS`: tokens, examples and calls by model and key."""
     of_experiments = " UNION ALL ".join(
         f"SELECT '{experiment.name}' AS experiment, study, campaign, model, bin AS key,"
         " count(DISTINCT example_id) AS examples, count(DISTINCT call_key) AS calls,"
@@ -167,7 +167,7 @@ def shown_tables() -> list[Table]:
 
 
 def database_asset(studies: Sequence[Study]) -> dg.AssetsDefinition:
-    """The asset ``database``, downstream of all studies."""
+    """Return the asset ``database``, downstream of all studies."""
 
     @single_run(
         dg.asset,

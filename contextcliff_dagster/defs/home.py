@@ -1,4 +1,4 @@
-"""The folder of Dagster's own records of a store's runs, and the mark of a shell's run."""
+"""The Dagster home of a store, and the tag value of command-line runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMMAND_LINE = "command line"
 """The value of the tag ``contextcliff/cause`` for runs from the command line."""
 
 _WARNED = "CONTEXTCLIFF_HOME_WARNED"
-"""Inherited by the processes that this one starts."""
+"""Variable that keeps child processes from repeating the warning."""
 
 
 def dagster_home(store: Store) -> Path:
@@ -23,12 +23,12 @@ def dagster_home(store: Store) -> Path:
     Raises:
         StoreError: Dagster would misread the path.
     """
-    if given := os.environ.get("DAGSTER_HOME"):
-        home = Path(given).expanduser().absolute()
+    if folder := os.environ.get("DAGSTER_HOME"):
+        home = Path(folder).expanduser().absolute()
         if {"?", "%"} & set(str(home)):
             raise StoreError(
                 f"DAGSTER_HOME is {home}, but Dagster cannot keep its runs in a folder with '?' or "
-                "'%' in its path; name another one."
+                "'%' in its path; choose another one."
             )
         return home
     checkout = checkout_root()
@@ -38,9 +38,9 @@ def dagster_home(store: Store) -> Path:
 
 
 def warn_without_home(store: Store) -> None:
-    """Log a sentence where ``DAGSTER_HOME`` is not set: Dagster then keeps runs until they end.
+    """Log a warning if ``DAGSTER_HOME`` is not set, because Dagster then forgets finished runs.
 
-    Once: `dg launch` loads the code location four times, in processes of their own.
+    It is logged only once, although `dg launch` loads the code location in four processes.
     """
     if not os.environ.get("DAGSTER_HOME") and _WARNED not in os.environ:
         os.environ[_WARNED] = "1"

@@ -1,10 +1,10 @@
-"""The partition dimensions of an experiment's predictions (`model` and its own), and run tags.
+"""Partition dimensions of an experiment's predictions (`model` and its own), and run tags.
 
-Dagster orders keys, plots and backfills by the alphabetical order of the dimension names. That of
-the length profile is called `tokens`, not `bin`, so that `model` comes first and one range of bins
-is one run of one engine.
+Dagster orders keys, plots and backfills by the alphabetical order of the dimension names. The
+length profile's dimension is called `tokens`, not `bin`, so that `model` comes first and one range
+of bins is one run of one engine.
 
-Runs from the UI, a backfill or automation are launched without our tags; their steps add them.
+Runs from the UI, a backfill or automation start without our tags; their steps add them.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ MODEL = "model"
 
 
 class _Partitions(dg.MultiPartitionsDefinition):
-    """Two dimensions that are no tags of a run.
+    """Two partition dimensions that do not become tags of a run.
 
-    A backfill of a job gives each of its runs, which take a range each, the tags of the first
-    range's first partition. Dagster takes its name out of them and leaves its dimensions.
+    A job's backfill gives each of its runs, one per range, the tags of the first range's first
+    partition. Dagster removes the partition's name from them, but not its dimensions.
     """
 
     def get_tags_for_partition_key(self, partition_key: str) -> Mapping[str, str]:
@@ -60,8 +60,8 @@ def document_partitions(study: Study, experiment: Experiment) -> dg.MultiPartiti
 
 
 def cells_by_model(study: Study, partition_keys: Iterable[str]) -> dict[str, list[str]]:
-    """Return model -> its cells among ``partition_keys``, in order: one engine start serves
-    them all."""
+    """Return model -> its cells among ``partition_keys``, in order, so that one engine start
+    serves them all."""
     names = {slug(name): name for name in study.models}
     wanted: dict[str, list[str]] = {}
     for key in partition_keys:
@@ -87,7 +87,7 @@ def tagged_partitions(
 
 
 def tagged_models(run_tags: Mapping[str, str], study: Study) -> Sequence[str]:
-    """Return the models of the partitions in a run's tags; all of the study without tags."""
+    """Return the models of the partitions in a run's tags; without tags, all of the study's."""
     places = {slug(name): place for place, name in enumerate(study.models)}
     tags = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG, PARTITION_NAME_TAG)
     named = [run_tags[tag].partition("|")[0] for tag in tags if tag in run_tags]
@@ -103,12 +103,12 @@ def partition_key(experiment: Experiment, model: str, cell: str) -> dg.MultiPart
 def range_tags(
     study: Study, experiment: Experiment, keys: Sequence[str] | None = None
 ) -> dict[str, str]:
-    """Return tags that give one run ``keys``, a range of partitions; all of them when None."""
+    """Return tags that assign the range ``keys`` of partitions to one run; None for all."""
     return _range_tags(keys or experiment_partitions(study, experiment).get_partition_keys())
 
 
 def document_range_tags(study: Study, experiment: Experiment) -> dict[str, str]:
-    """Return tags that give one run every partition of the documents."""
+    """Return tags that assign every partition of the documents to one run."""
     return _range_tags(document_partitions(study, experiment).get_partition_keys())
 
 
@@ -121,7 +121,7 @@ def _range_tags(keys: Sequence[str]) -> dict[str, str]:
 
 
 REPORTED_BY = "contextcliff/reported_by"
-"""The tag of a run that only measures: the job that reports once all such runs are over."""
+"""Tag of a measuring run with the job that reports once all such runs have ended."""
 
 _CAUSES = {
     "dagster/schedule_name": "schedule",
@@ -130,7 +130,7 @@ _CAUSES = {
     "dagster/sensor_name": "sensor",
     BACKFILL_ID_TAG: "backfill",
 }
-"""Tag of Dagster's -> what started the run; the first that it has."""
+"""Dagster's tag -> cause of the run; the first matching tag counts."""
 
 
 @contextmanager
@@ -157,16 +157,16 @@ def complete_run_tags(context: dg.OpExecutionContext, study: Study, campaign: st
 
 
 def is_reported_later(run: dg.DagsterRun) -> bool:
-    """Whether the run only measures, as part of a job's backfill.
+    """Return whether the run only measures, as part of a job's backfill.
 
-    A backfill of assets (its runs are of a job without a name of ours) goes down the graph by
-    itself, and reports when all is measured.
+    A backfill of assets (its runs belong to Dagster's unnamed job) goes down the graph by itself,
+    and reports once everything is measured.
     """
     return BACKFILL_ID_TAG in run.tags and not run.job_name.startswith("__")
 
 
 def is_retried(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Whether Dagster will try the failed ``run`` again, or has not decided yet."""
+    """Return whether Dagster will retry the failed ``run``, or has not decided yet."""
     # The tag comes a moment after the failure.
     undecided = instance.run_retries_enabled and WILL_RETRY_TAG not in run.tags
     return undecided or run.tags.get(WILL_RETRY_TAG) == "true"

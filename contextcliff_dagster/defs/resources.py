@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class Watch:
-    """Notifications to the caller of an in-process run, and the caller's requests.
+    """Callbacks, limits and results of an in-process run.
 
-    Assets report to ``on_progress`` (model, progress), say to ``on_wait`` what keeps them from
-    beginning, ask ``should_stop`` between calls, keep to ``budget`` and ``deadline_s`` where their
-    config names none, and leave each model's summary in ``calls``, what calls would cost in
-    ``estimate``.
+    Assets report progress to ``on_progress`` (model, progress) and reasons for waiting to
+    ``on_wait``, and call ``should_stop`` between calls. ``budget`` and ``deadline_s`` apply if an
+    asset's config sets none. Assets store each model's summary in ``calls``, and the cost estimate
+    in ``estimate``.
     """
 
     on_progress: Callable[[str, Progress], None] | None = None
@@ -37,7 +37,7 @@ class Watch:
 
 
 class StoreResource(dg.ConfigurableResource[Store]):
-    """The store of results; ``root`` empty means CONTEXTCLIFF_HOME or its default."""
+    """The store of results; an empty ``root`` means CONTEXTCLIFF_HOME or its default."""
 
     root: str = ""
 
@@ -46,22 +46,22 @@ class StoreResource(dg.ConfigurableResource[Store]):
 
 
 class CampaignConfig(dg.Config):
-    """Which measurement is meant."""
+    """Config that selects a campaign."""
 
     campaign: str | None = None
-    """A dated measurement; the current one when empty."""
+    """Name of the campaign; the current one if empty."""
 
 
 class ReportConfig(CampaignConfig):
-    """Which report is meant, and what goes into it."""
+    """Config of the report: its campaign and its contents."""
 
     with_answers: bool = False
-    """Whether questions and answers go into report.html; documents are often private."""
+    """Whether report.html includes questions and answers; documents are often private."""
 
 
 def default_resources() -> dict[str, object]:
     """Return the resources of the code location."""
-    from dagster_duckdb import DuckDBResource  # for others than the command line
+    from dagster_duckdb import DuckDBResource  # not needed by the command line
 
     database = str(Store(store_root()).duckdb_path)
     return {"store": StoreResource(), "watch": Watch(), "duckdb": DuckDBResource(database=database)}

@@ -1,4 +1,4 @@
-"""One study as one asset group with its jobs; one that cannot be loaded as an asset saying why."""
+"""Dagster definitions of a study: an asset group with jobs, or an asset that reports an error."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ class StudyParts(NamedTuple):
 
 EXAMPLES = "CONTEXTCLIFF_EXAMPLES"
 _ALWAYS = "reference"
-"""The shipped study that shows what a study is."""
+"""Shipped study that is always shown, as an example."""
 
 
 def is_used_example(name: str, store: Store) -> bool:
-    """Whether the code location shows the shipped study ``name``: `reference`, those that the store
-    has something of, or all where ``CONTEXTCLIFF_EXAMPLES`` is set to anything but 0."""
+    """Return whether the code location shows the shipped study ``name``: `reference`, studies with
+    a folder in the store, or all if ``CONTEXTCLIFF_EXAMPLES`` is set to anything but 0."""
     if name == _ALWAYS or os.environ.get(EXAMPLES, "0") not in ("", "0"):
         return True
     return store.study_dir(name).is_dir()
 
 
 def study_parts(study: Study) -> StudyParts:
-    """Return assets, jobs, schedules and sensors of one study; raises on a faulty study."""
+    """Return assets, jobs, schedules and sensors of one study; raise for a faulty study."""
     jobs = study_jobs(study)
     schedules = study_schedules(study, jobs)
     if not study.has_corpus:
@@ -86,17 +86,17 @@ def study_assets(study: Study) -> list[dg.AssetsDefinition]:
 
 
 def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
-    """`profile_<study>` measures all the study asks for, `pilot_<study>` a few examples a bin.
+    """Return `profile_<study>`, which measures the whole study, and `pilot_<study>`, which measures
+    a few examples per bin.
 
-    An experiment with partitions of its own has a job of its own, `<experiment>_<study>`: a job's
-    assets share one set of partitions.
-    """
+    An experiment with its own partitions gets its own job, `<experiment>_<study>`, because a job's
+    assets share one set of partitions."""
     jobs = []
     own_tags = {"contextcliff/study": study.name, **RETRY_FAILED}
     for experiment in partitioned(study):
         # The tags make a plain launch take every model and cell in one run.
         tags = {**range_tags(study, experiment), **own_tags}
-        # Without the assets that have other partitions.
+        # Assets with other partitions are left out.
         others = [
             asset_key(study, name)
             for other in partitioned(study)
@@ -113,7 +113,7 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
         job = partial(dg.define_asset_job, selection=selection, tags=tags)
         about = f"Experiment {experiment.name} of `{study.name}`, to its report."
         if experiment.name == "length_profile":
-            about = f"Corpus to report of `{study.name}`; asks only what was not asked before."
+            about = f"Corpus to report of `{study.name}`; makes only the missing calls."
         jobs.append(job(job_name(study, experiment), description=about))
         if documents := experiment.document_assets()[:1]:
             tags = {**document_range_tags(study, experiment), **own_tags}
@@ -126,7 +126,7 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
         pilot = study.targeted.pilot if study.targeted else study.sampling.pilot_per_bin
         config = {"config": {"samples_per_bin": pilot}}
         ops = {f"{group(study)}__{name}": config for name in measuring_assets(study, experiment)}
-        about = f"The same with {pilot} examples a bin: a cheap first look."
+        about = f"The same with {pilot} examples per bin: a cheap first look."
         jobs.append(job(pilot_job_name(study), description=about, config={"ops": ops}))
     return jobs
 
@@ -134,7 +134,7 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
 def broken_study_asset(broken: BrokenStudy, number: int) -> dg.AssetsDefinition:
     """Return the asset `study_file` of a broken study; materializing it fails with the reason.
 
-    ``number`` keeps apart those whose names differ in signs alone.
+    ``number`` distinguishes studies whose names differ only in punctuation.
     """
     plain = re.sub(r"\W", "_", broken.name, flags=re.ASCII)[:60] or "study"
 

@@ -1,6 +1,6 @@
-"""Ways to ask and judge on the shared rooms: one folder per experiment.
+"""The experiments, one folder each: how a study asks its questions and judges the answers.
 
-Belongs here: what an experiment asks, how it is scored, analysed and reported; `common` holds what
-experiments share. Experiments never import each other.
-Does not belong here: Dagster (`defs`), and anything that two rooms below could share.
+Belongs here: the questions, scoring, analysis and report of an experiment; `common` holds the parts
+that experiments share. Experiments never import each other.
+Does not belong here: Dagster (`defs`), and code that lower packages could share.
 """

@@ -1,7 +1,7 @@
-"""Attention entropy: where the prompt's last token attends, for the study's own questions.
+"""Attention entropy: where the prompt's last token attends, for the study's questions.
 
-Each takes a separate call of one token, kept in the ledger like any; none enters the measured
-curve.
+Each question takes a separate call with one output token, stored in the ledger like other calls;
+these calls do not enter the measured curve.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Attention(Experiment):
         return self.known_sources(run)
 
     def require_models(self, study: Study) -> None:
-        """Raise StudyError where ``study`` asks for attention and none of its models shows it."""
+        """Raise StudyError if ``study`` asks for attention but none of its models shows it."""
         if not self.is_asked(study):
             return
         entries = [get_model(name) for name in study.models]
@@ -107,7 +107,7 @@ class Attention(Experiment):
         return [Source(run.manifest)]
 
     def score(self, run: StudyRun, source: Source, rows: Rows) -> Rows:
-        """Return one of `ATTENTION_RECORDS` for each row that has an answer."""
+        """Return an `ATTENTION_RECORDS` row for each row with an answer."""
         return [
             {**{name: row[name] for name in _KEPT}, **measured}
             for row in rows
@@ -125,7 +125,7 @@ class Attention(Experiment):
         return bool(run.ledger.read(f"SELECT 1 FROM calls WHERE {where} LIMIT 1", of))
 
     def contribution(self, run: StudyRun, model: str) -> AttentionSample | None:
-        """Return the measurements of ``model`` under the study's prompt; None without any.
+        """Return the measurements of ``model`` with the study's prompt; None if there are none.
 
         Raises:
             StoreError: a table is damaged.
@@ -135,7 +135,7 @@ class Attention(Experiment):
         from contextcliff_dagster.analysis.attention import AttentionSample
 
         files = table_files(run.store, self.records, run.study.name, run.campaign, slug(model))
-        # Records of another prompt stay until attention is asked for again.
+        # Records of another prompt remain until attention is asked for again.
         asked = self.recipe(run.study).hash
         rows = [
             row
@@ -152,7 +152,7 @@ class Attention(Experiment):
             return np.array([_layers(row, row[name], shape) for row in rows])
 
         trained = None
-        with suppress(ContextCliffError):  # its entry may be gone since
+        with suppress(ContextCliffError):  # its entry may have been removed
             from contextcliff_dagster.inference.weights import trained_tokens
 
             trained = trained_tokens(get_model(model))
@@ -171,9 +171,9 @@ _KEPT = tuple(name for name in ATTENTION_RECORDS.column_names if name not in _OW
 
 
 def _measured(row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The columns that are made of an answer's measurement; None where it has none.
+    """Return the record columns from an answer's measurement; None if it has no valid one.
 
-    Engines of other packages may report anything: what has not the agreed form is no measurement.
+    Third-party engines may report anything: values of another form are ignored.
     """
     import numpy as np
 
@@ -181,16 +181,16 @@ def _measured(row: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     try:
         shown = json.loads(json.loads(row["extra"])["attention"])
-        given = {
+        values_by_layer = {
             name: [np.array(layer, np.float64) for layer in shown[name]]
             for name in _MEASURES
             if shown[name] is not None or name != "evidence"
         }
-        heads = [len(layer) for layer in given["entropy"]]
-        values = np.concatenate([layer for layers in given.values() for layer in layers])
+        heads = [len(layer) for layer in values_by_layer["entropy"]]
+        values = np.concatenate([layer for layers in values_by_layer.values() for layer in layers])
     except (KeyError, TypeError, ValueError):
         return None
-    counts = [[len(layer) for layer in layers] for layers in given.values()]
+    counts = [[len(layer) for layer in layers] for layers in values_by_layer.values()]
     if not any(heads) or any(lengths != heads for lengths in counts):
         return None
     if values.ndim != 1 or not ((values >= 0) & (values <= 1)).all():
@@ -198,20 +198,20 @@ def _measured(row: Mapping[str, Any]) -> dict[str, Any] | None:
     most = max(heads)
     flat = {
         name: [value for layer in layers for value in _filled(layer.tolist(), most)]
-        for name, layers in given.items()
+        for name, layers in values_by_layer.items()
     }
     return {"evidence": None, **flat, "layers": len(heads), "heads": most}
 
 
 def _filled(values: list[float], heads: int) -> list[float | None]:
-    """``values`` of a layer with null for each head that it lacks."""
+    """Return a layer's ``values``, with None for each missing head."""
     return [*values, *[None] * (heads - len(values))]
 
 
 def _layers(
     row: Mapping[str, Any], values: Sequence[float | None] | None, shape: tuple[int, int]
 ) -> NDArray[Any]:
-    """A record's list as an array of ``shape`` (layers, heads); NaN where there is none."""
+    """Return a record's list as an array of ``shape`` (layers, heads); NaN for missing values."""
     import numpy as np
 
     out = np.full(shape, np.nan)

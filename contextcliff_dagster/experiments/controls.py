@@ -1,6 +1,6 @@
-"""Controls of the length profile: the same questions without the document, or over its evidence.
+"""Controls of the length profile: the same questions without the document, or on its evidence.
 
-They are separate calls, kept in the ledger like any; none enters the measured curve.
+They are separate calls, stored in the ledger like other calls, and do not enter the measured curve.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Controls(Experiment):
         return [_source(run, control) for control in CONTROLS]
 
     def score(self, run: StudyRun, source: Source, rows: Rows) -> Rows:
-        """Return records with the id and length of the whole document, not of the control's text.
+        """Return records with the id and length of the whole document, not the control's text.
 
-        So they can be compared with the records of the same questions.
+        So they are comparable with the records of the same questions.
         """
         if not rows:
             return []
@@ -83,7 +83,7 @@ class Controls(Experiment):
             score_campaign(run, self)
 
     def _any_measured(self, run: StudyRun) -> bool:
-        """Whether a call of the campaign is over a text that is none of the sample's documents."""
+        """Return whether the campaign has a call on a text that is not a document of the sample."""
         known = set(run.manifest.documents["document_id"].to_pylist())
         asked = run.ledger.read(
             "SELECT DISTINCT document_id FROM calls WHERE study = ? AND campaign = ?",
@@ -92,7 +92,7 @@ class Controls(Experiment):
         return any(row[0] not in known for row in asked)
 
     def contribution(self, run: StudyRun, model: str) -> list[ControlAnswers]:
-        """Return the scored controls of ``model``, one item for each control that has any."""
+        """Return the scored controls of ``model``, one item per control with records."""
         from contextcliff_dagster.analysis.control_tests import ControlAnswers
 
         files = table_files(run.store, self.records, run.study.name, run.campaign, slug(model))

@@ -1,8 +1,8 @@
-"""The experiments that a study asks for."""
+"""Lookup of experiments, their assets and their tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -22,41 +22,45 @@ if TYPE_CHECKING:
     from contextcliff_dagster.store import Store
 
 
-def all_experiments() -> tuple[Experiment, ...]:
-    """Return every experiment that can be loaded, in the order of the table."""
+def all_experiments(names: Collection[str] = ()) -> tuple[Experiment, ...]:
+    """Return every experiment that can be loaded, of ``names`` if given, in the table's order."""
     experiments = []
-    for name in experiment_names():
+    for name in names or experiment_names():
         with suppress(StudyError):  # a broken extension; a study that asks for it raises
             experiments.append(load_experiment(name))
     return tuple(experiments)
 
 
 def asked_experiments(study: Study) -> tuple[Experiment, ...]:
-    """Return the experiments that ``study`` asks for, in the order in which they are measured."""
-    # Only those that may be asked are loaded: most studies measure one.
+    """Return the experiments that ``study`` asks for, in the order of measurement."""
+    # Load only experiments that the study may ask for: most studies measure one.
     ours = [name for name in EXPERIMENTS if name in ("length_profile", *study.sections)]
     names = dict.fromkeys([*ours, *study.sections])
     return tuple(e for name in names if (e := load_experiment(name)).is_asked(study))
 
 
 def experiment_tables() -> list[Table]:
-    """Return the tables of predictions and records that the experiments fill, each once."""
+    """Return the experiments' tables of predictions and records, without duplicates."""
     tables = [table for e in all_experiments() for table in (e.predictions, e.records)]
     return list({table.name: table for table in tables}.values())
 
 
-def guests(host: Experiment) -> Sequence[Experiment]:
-    """Return the experiments whose records are judged and reported with those of ``host``."""
-    return [experiment for experiment in all_experiments() if experiment.host == host.name]
+def guests(host: Experiment, study: Study | None = None) -> Sequence[Experiment]:
+    """Return the experiments whose records are judged and reported with those of ``host``.
+
+    With ``study``, extensions that it does not name are left out: loading them takes time.
+    """
+    names = [] if study is None else [*EXPERIMENTS, *study.sections]
+    return [e for e in all_experiments(dict.fromkeys(names)) if e.host == host.name]
 
 
 def partitioned(study: Study) -> list[Experiment]:
-    """Return the experiments with partitions of their own; guests share those of their host."""
+    """Return the experiments with their own partitions; guests share their host's partitions."""
     return [experiment for experiment in asked_experiments(study) if experiment.host is None]
 
 
 def measuring_assets(study: Study, experiment: Experiment) -> list[str]:
-    """Return the names of the assets that make calls: the experiment's, then its guests'."""
+    """Return the names of the assets that make calls: of the experiment, then of its guests."""
     return [
         name
         for asked in asked_experiments(study)
@@ -71,9 +75,9 @@ def document_assets_of(study: Study) -> list[str]:
 
 
 def asked_keys(study: Study, store: Store, ledger: Ledger) -> Iterator[str]:
-    """Yield the keys of the calls in the study's campaigns, whichever study paid for them.
+    """Yield the keys of the calls in the study's campaigns, even if another study paid for them.
 
-    None of an experiment whose sample is not that of the study any more.
+    Skips experiments whose sample no longer belongs to the study.
     """
     from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
 
@@ -92,7 +96,7 @@ def asked_keys(study: Study, store: Store, ledger: Ledger) -> Iterator[str]:
 
 
 def ops_of(experiment: Experiment | None, assets: Sequence[str]) -> list[str]:
-    """Return the names of the ops that make ``assets``, without the study's name."""
+    """Return the op names of ``assets``, without the study's name."""
     if experiment is None:
         return list(assets)
     results, op = experiment.asset_names("result"), experiment.op_of_result()
@@ -100,5 +104,5 @@ def ops_of(experiment: Experiment | None, assets: Sequence[str]) -> list[str]:
 
 
 def judged_assets(experiment: Experiment) -> list[str]:
-    """Return the assets made from an experiment's predictions, without the report."""
+    """Return the assets derived from an experiment's predictions, without the report."""
     return [*experiment.asset_names("records"), *experiment.asset_names("result")]

@@ -1,4 +1,4 @@
-"""Answers and documents of a study, restored to a store from its tables or an archive."""
+"""Restoring a study's answers and documents from the store's tables or an archive."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def kept_lists(study: Study, store: Store) -> dict[str, KeptList]:
     """Return the documents of ``study`` that an archive must hold, by experiment.
 
     Raises:
-        StoreError: they cannot be read.
+        StoreError: the documents cannot be read.
     """
     lists = {
         experiment.name: experiment.documents.archived(study, store)
@@ -49,12 +49,12 @@ def restore(
     """Check the documents of the archive ``file``; return a function that stores them.
 
     Raises:
-        StoreError: they are not those of ``study``, or the store has others.
+        StoreError: the documents do not belong to ``study``, or the store has others.
     """
     asked = {e.name: e.documents for e in asked_experiments(study) if e.documents}
     if strange := sorted(lists.keys() - asked.keys()):
-        raise damaged(file, f"it has documents of {strange[0][:80]!r}, which its study has not")
-    writers = [asked[name].restore(study, store, kept, file) for name, kept in lists.items()]
+        raise damaged(file, f"it has documents of {strange[0][:80]!r}, not in its study")
+    writers = [asked[name].restore(study, store, stored, file) for name, stored in lists.items()]
 
     def write() -> None:
         for writer in writers:
@@ -70,8 +70,8 @@ Place = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Counts of restored answers. ``not_restored``: to another sample or prompt than the study's;
-    ``unidentified``: models whose serving identity their next run has to note again."""
+    """Counts of restored answers. ``not_restored``: answers to another sample or prompt;
+    ``unidentified``: models whose next run must record the serving identity again."""
 
     study: str
     campaigns: tuple[str, ...]
@@ -82,17 +82,17 @@ class Restored:
 
 
 def restore_study(study: Study, store: Store, ledger: Ledger) -> Restored:
-    """Restore to the ledger the answers of ``study`` that only its predictions have.
+    """Restore answers of ``study`` to the ledger that exist only in its predictions.
 
-    Those that an archive had brought, and all of a store whose answers another ledger has measured,
-    come back as imported: no measurement takes them for its own.
+    Answers from an archive, and all answers of a store that another ledger measured, are restored
+    as imported: no measurement counts them as its own.
 
-    Sample, questions and recipe are the study's own: an answer is taken back if the key of its call
-    and the hash of its prompt come out the same. Texts of reasoning and requests without an answer
-    are in no table, and stay lost. Makes no call; doing it again does nothing.
+    Sample, questions and recipe are the study's: an answer is restored if its call key and prompt
+    hash match. Reasoning texts and requests without an answer are in no table and stay lost. Makes
+    no calls; repeating it has no effect.
 
     Raises:
-        StudyError: the sample is gone, or the study was changed since it was drawn.
+        StudyError: the sample is gone, or the study has changed since it was drawn.
         StoreError: ledger or tables cannot be read or written.
     """
     if study.has_corpus:
@@ -111,7 +111,7 @@ def restore_study(study: Study, store: Store, ledger: Ledger) -> Restored:
         first = min(row["finished_at"] for row in rows)
         begun[campaign] = min(begun.get(campaign, first), first)
     for campaign, moment in begun.items():
-        # Dated back: the newest campaign is the one that goes on.
+        # Dated back, so that the newest campaign continues.
         ensure_campaign(ledger, study.name, campaign, begun_at=moment)
     answers, usd, rest, unidentified = 0, 0.0, 0, set()
     for (experiment, place), rows in lost.items():
@@ -119,10 +119,10 @@ def restore_study(study: Study, store: Store, ledger: Ledger) -> Restored:
         run = StudyRun(study, store, ledger, campaign)
         if not _identify(run, place):
             unidentified.add(model)
-        kept = _restore(run, experiment, place, rows, elsewhere)
-        answers += len(kept)
-        usd += sum(kept)
-        rest += len(rows) - len(kept)
+        stored = _restore(run, experiment, place, rows, elsewhere)
+        answers += len(stored)
+        usd += sum(stored)
+        rest += len(rows) - len(stored)
     return Restored(study.name, tuple(sorted(begun)), answers, usd, rest, tuple(unidentified))
 
 
@@ -142,7 +142,7 @@ def _lost_rows(
 
 
 def _identify(run: StudyRun, place: Place) -> bool:
-    """Note the serving identity as the profile has it; False where it has another or none."""
+    """Record the serving identity from the profile; return False if it is missing or differs."""
     from contextcliff_dagster.inference.ledger.campaigns import record_identity, recorded_identity
     from contextcliff_dagster.inference.models.entry import Identity
 
@@ -162,7 +162,7 @@ def _identify(run: StudyRun, place: Place) -> bool:
 def _restore(
     run: StudyRun, experiment: Experiment, place: Place, rows: Rows, elsewhere: str | None
 ) -> list[float]:
-    """Return the charges of the answers that were taken back; ``elsewhere``: their origin."""
+    """Restore rows and return the charges of their answers; ``elsewhere``: their origin."""
     from contextcliff_dagster.inference.ledger.ledger import Scope
     from contextcliff_dagster.inference.ledger.schema import COLUMNS, from_row
     from contextcliff_dagster.inference.spending import Spend

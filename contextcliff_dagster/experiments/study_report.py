@@ -1,4 +1,4 @@
-"""The report over all experiments of a study, and their judgements of its calls."""
+"""The report on all experiments of a study, and their scores of its calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OF_RECORD = tuple(name for name in JUDGED if name not in _OF_EXAMPLE)
 
 
 class JudgedCalls:
-    """The columns `JUDGED` of a study's calls, where its sample and records have them.
+    """The columns `JUDGED` of a study's calls, as far as its sample and records have them.
 
     Raises:
         StoreError: the manifest or a table of records is damaged.
@@ -40,7 +40,7 @@ class JudgedCalls:
         self._keys, self._records = records["call_key"].combine_chunks(), records
 
     def add(self, rows: list[dict[str, Any]]) -> None:
-        """Fill in these columns of some rows of an export; null where nothing is known."""
+        """Fill in the columns `JUDGED` of exported rows; null if unknown."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -67,11 +67,11 @@ def _examples(store: Store, study: str) -> dict[str, dict[str, Any]]:
 
 
 def _made_examples(store: Store, ledger: Ledger, study: str) -> dict[str, dict[str, Any]]:
-    """Examples of experiments that make their own documents; none if the study is unknown."""
+    """Return the examples of experiments that generate documents; empty for an unknown study."""
     from contextcliff_dagster.experiments.common.measurement import sources_of
     from contextcliff_dagster.studies import find_study
 
-    made: dict[str, dict[str, Any]] = {}
+    generated: dict[str, dict[str, Any]] = {}
     with suppress(StudyError):
         run = StudyRun(find_study(study), store, ledger, "")
         for experiment in asked_experiments(run.study):
@@ -80,8 +80,8 @@ def _made_examples(store: Store, ledger: Ledger, study: str) -> dict[str, dict[s
             for source in sources_of(run, experiment, known=True):
                 for name, example in examples_of(source, experiment.cells(run.study)).items():
                     values = {"accepted": list(example.answers), "task": example.task}
-                    made[name] = {**dict.fromkeys(_OF_EXAMPLE), **values}
-    return made
+                    generated[name] = {**dict.fromkeys(_OF_EXAMPLE), **values}
+    return generated
 
 
 def _records(store: Store, study: str) -> pa.Table:
@@ -118,7 +118,7 @@ def study_sections(run: StudyRun, owner: Experiment | None = None) -> list[Secti
 def write_study_report(run: StudyRun, warn: Callable[[str], None] = _warn) -> ReportFiles:
     """Write the campaign's report; ``latest`` then names this campaign.
 
-    Then log it where the study says (`track`); what fails there goes to ``warn`` and fails nothing.
+    Then log it to the study's tracker (`track`); failures there go to ``warn`` and are not raised.
 
     Raises:
         StoreError: an experiment has no result yet, or the report cannot be written.

@@ -1,6 +1,6 @@
-"""The cap where calls are made: a hook of the LiteLLM proxy, and ASGI middleware.
+"""Enforcement of the cap: a hook of the LiteLLM proxy, and ASGI middleware.
 
-Belongs here: how long the prompt of a request is, and what happens to one above the cap of
-`safe-context.json`. Not what a policy holds, nor reading it: that is `policy`. Like that, it needs
-Python itself only, and the packages that count tokens where the policy's tokenizer is theirs.
+Belongs here: measuring a request's prompt, and handling one above the cap of `safe-context.json`.
+Does not belong here: fields and reading of a policy (`policy`). Like that module, it needs only the
+standard library, plus the package of the policy's tokenizer if tokens are counted.
 """

@@ -1,7 +1,7 @@
-"""ASGI middleware that holds requests to a language model against the cap.
+"""ASGI middleware that checks requests to a language model against the cap.
 
-In front of whatever answers them: an application of one's own, a proxy, a model's server. It wants
-no framework, and an event loop of asyncio.
+It can wrap any ASGI application: your own, a proxy, or a model's server. It needs no framework, but
+an asyncio event loop.
 
     app = SafeContextMiddleware(app, policy="safe-context.json", route_to={"small": "large"})
 """
@@ -26,17 +26,17 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 CHECKED_PATHS = "/chat/completions", "/completions", "/messages", "/responses"
-"""Endings of the paths that are checked: below /v1 or any other prefix of a server."""
+"""Endings of the checked paths, below /v1 or any other prefix."""
 LARGEST_BODY = 64 << 20
 _SHORT = 4_096
-"""Most bytes of a body that is checked in place: it is below a usual cap, so that no tokens need
-counting. A longer body is checked in a thread."""
+"""Maximum bytes of a body that is checked in place, because it is below a usual cap and no tokens
+need counting. A longer body is checked in a thread."""
 _OF_THE_BODY = {b"content-length", b"transfer-encoding", b"content-encoding"}
 """Headers that are no longer valid for a rewritten body."""
 
 
 class SafeContextMiddleware:
-    """Refuses prompts above the policy's cap with status 400, or routes them to another model.
+    """Middleware that refuses prompts above the cap with status 400, or routes them elsewhere.
 
     Args:
         app: the application that answers.
@@ -113,15 +113,15 @@ class SafeContextMiddleware:
 
 
 class _TwiceError(Exception):
-    """An object has a name twice: it depends on the server which value the model gets."""
+    """A JSON object with a duplicate name, of which different servers use different values."""
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         name = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise _TwiceError(f"The request's body has the name {name[:80]!r} twice in one object.")
-    return made
+    return members
 
 
 def _replayed(pieces: list[Message], receive: Receive) -> Receive:

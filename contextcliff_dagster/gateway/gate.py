@@ -29,13 +29,13 @@ _SENT_AS_JSON = (
     "tools", "functions", "response_format", "text", "output_format", "output_config",
     "chat_template", "chat_template_kwargs",
 )  # fmt: skip
-"""Members that chat templates write into the prompt as JSON, names included, and the templates."""
+"""Members that chat templates write to the prompt as JSON with names, and the templates."""
 _ELSEWHERE = "previous_response_id", "conversation", "prompt_id", "prompt_embeds"
 """Members by which the server adds text that the request does not show."""
 _LABELS = {"role", "type", "id", "call_id", "tool_call_id", "tool_use_id", "status", "detail"}
 _LABELS |= {"media_type"}
 _LONGEST_LABEL = 64
-"""Characters: a longer label counts as text, because templates write any role into the prompt."""
+"""Maximum characters of a label; a longer one counts as text, because templates write any role."""
 _NEVER_READ = {"cache_control", "signature", "encrypted_content"}
 _NO_TEXT = {"image", "image_url", "input_image", "audio", "input_audio", "video_url", "file"}
 _NO_TEXT |= {"input_file", "container_upload", "item_reference", "computer_screenshot"}
@@ -77,16 +77,16 @@ def prompt_of(body: Mapping[str, Any]) -> Prompt:
     texts += [_as_json(sent[name]) for name in _SENT_AS_JSON if sent.get(name)]
     lists = [sent[name] for name in ("messages", "input") if isinstance(sent.get(name), list)]
     frames = max(0, sum(map(len, lists)) - _FREE_FRAMES) * _FRAME
-    given = sent.get("prompt")
+    member = sent.get("prompt")
     prompts, ids = [texts], 0
-    if isinstance(given, str):
-        prompts = [[*texts, given]]
-    elif isinstance(given, list):
-        written = [prompt for prompt in given if isinstance(prompt, str)]
-        rows = [row for row in given if isinstance(row, list)]
+    if isinstance(member, str):
+        prompts = [[*texts, member]]
+    elif isinstance(member, list):
+        written = [prompt for prompt in member if isinstance(prompt, str)]
+        rows = [row for row in member if isinstance(row, list)]
         prompts = [[*texts, prompt] for prompt in written] or prompts
-        ids = max(map(len, rows)) if rows else len(given) - len(written)
-    elif given:  # a prompt that the server has stored
+        ids = max(map(len, rows)) if rows else len(member) - len(written)
+    elif member:  # a prompt that the server has stored
         unseen = "prompt"
     return Prompt(prompts, ids, unseen, frames)
 
@@ -142,12 +142,12 @@ log = logging.getLogger("contextcliff_dagster.gateway")
 
 Outcome = Literal["passed", "refused", "routed", "no_policy", "uncounted", "expired"]
 _TRY_AGAIN_S = 60.0
-"""Seconds until a tokenizer that could not be opened is tried again: it may be a server's."""
+"""Seconds until a failed tokenizer is tried again, because it may depend on a server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``error`` is the JSON body of a refusal, else None; ``model`` the model to route to."""
+    """Outcome for a request; ``error``: JSON body of a refusal; ``model``: target of a route."""
 
     outcome: Outcome
     error: dict[str, Any] | None = None
@@ -160,7 +160,7 @@ class _Count(NamedTuple):
 
 
 class Gate:
-    """Checks requests against the policies of one file, and counts the outcomes.
+    """A gate that checks requests against the policies of one file, and counts the outcomes.
 
     Raises:
         PolicyError: a setting is wrong, or there is no usable policy to begin with.
@@ -176,8 +176,8 @@ class Gate:
     def decide(self, body: Any, unseen: str | None = None, *, route: bool = True) -> Decision:
         """Decide on a request with this JSON body; counting may take milliseconds.
 
-        ``unseen`` names why the model may read something other than ``body``, if it may. Without
-        ``route``, a prompt above the cap is refused: its model cannot be exchanged.
+        ``unseen`` names a reason why the model may read something other than ``body``, if any.
+        Without ``route``, a prompt above the cap is refused instead of routed to another model.
         """
         names = {name.casefold(): name for name in body} if isinstance(body, Mapping) else {}
         model = body[names["model"]] if "model" in names else None
@@ -305,7 +305,7 @@ class Gate:
         return Decision(outcome, error)
 
     def _warn(self, sentence: str) -> None:
-        """Log each warning once: a gateway answers thousands of calls a minute."""
+        """Log each warning only once, because a gateway handles thousands of calls per minute."""
         if sentence not in self._warned:
             self._warned.add(sentence)
             log.warning(sentence)
@@ -325,8 +325,8 @@ class _Tokenizers:
 
     def opened(self, name: str) -> Tokenizer:
         with self._lock:
-            if (there := self._opened.get(name)) is not None:
-                return there
+            if (tokenizer := self._opened.get(name)) is not None:
+                return tokenizer
             at, error = self._failed.get(name, (0.0, None))
             if error is not None and time.monotonic() < at + _TRY_AGAIN_S:
                 raise error

@@ -1,4 +1,4 @@
-"""The cap as a hook of the LiteLLM proxy, which calls it before each call to a model.
+"""Hook of the LiteLLM proxy that checks each call to a model against the cap.
 
 litellm_settings:
   callbacks: contextcliff_dagster.gateway.litellm_hook.hook
@@ -25,11 +25,11 @@ _CHECKED = {
 }  # fmt: skip
 """LiteLLM's names of the calls with a text prompt; embeddings, images and the like pass."""
 _SHORT = 4_096
-"""Most characters of a prompt that is checked in place; a longer one is checked in a thread."""
+"""Maximum characters of a prompt that is checked in place; a longer one is checked in a thread."""
 
 
 class RefusedError(HTTPException):  # type: ignore[misc]
-    """A refusal in the form of LiteLLM's routes: some read its attributes, some the detail.
+    """A refusal for LiteLLM's routes, of which some read the attributes, some the detail.
 
     ``error`` is the JSON body of the refusal.
     """
@@ -46,7 +46,7 @@ class RefusedError(HTTPException):  # type: ignore[misc]
 
 
 class SafeContextHook(CustomLogger):  # type: ignore[misc]
-    """Refuses prompts above the policy's cap with status 400, or routes them to another model.
+    """Hook that refuses prompts above the policy's cap with status 400, or routes them elsewhere.
 
     Settings by name, see `GateSettings`. A call within the cap is not touched.
 
@@ -63,21 +63,19 @@ class SafeContextHook(CustomLogger):  # type: ignore[misc]
     ) -> dict[str, Any] | None:
         if call_type not in _CHECKED:
             return None
-        rest = {name: value for name, value in data.items() if name.casefold() != "model"}
+        body = {name: value for name, value in data.items() if name.casefold() != "model"}
         for name in _named_besides(data):
-            await self._decided({**rest, "model": name}, route=False)
+            await self._decided({**body, "model": name}, route=False)
         # LiteLLM accepts several names separated by commas, and calls each of these models.
         names = str(data.get("model", "")).split(",")
         sent = []
         for name in names:
-            decision = await self._decided({**rest, "model": name.strip()})
+            decision = await self._decided({**body, "model": name.strip()})
             sent.append(decision.model or name)
         return None if sent == names else {**data, "model": ",".join(sent)}
 
     async def _decided(self, body: dict[str, Any], *, route: bool = True) -> Decision:
-        """Raises:
-        RefusedError: the request is refused.
-        """
+        """Return the gate's decision; raise RefusedError if it refuses the request."""
         size = sum(len(text) for texts in prompt_of(body).texts for text in texts)
         if size > _SHORT:
             decision = await asyncio.to_thread(self.gate.decide, body, route=route)
@@ -89,8 +87,8 @@ class SafeContextHook(CustomLogger):  # type: ignore[misc]
 
 
 def _named_besides(data: Mapping[str, Any]) -> Iterator[str]:
-    """Yield further models that ``data`` names. LiteLLM overwrites the body with ``extra_body``
-    (for messages and responses the model, too), and passes on names in another case."""
+    """Yield further models that ``data`` names, because LiteLLM overwrites the body (including the
+    model of messages and responses) with ``extra_body``, and passes on names in any case."""
     carrier: Any = {name: value for name, value in data.items() if name != "model"}
     while isinstance(carrier, Mapping):
         for name, value in carrier.items():
@@ -100,9 +98,9 @@ def _named_besides(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def __getattr__(name: str) -> SafeContextHook:
-    """Make ``hook`` when the proxy looks for it, with the settings of its YAML file."""
+    """Create ``hook`` when the proxy imports it, with the settings of the proxy's YAML file."""
     if name != "hook":
         raise AttributeError(name)
-    made = SafeContextHook(**(litellm.callback_settings or {}).get("contextcliff", {}))
-    globals()["hook"] = made
-    return made
+    hook = SafeContextHook(**(litellm.callback_settings or {}).get("contextcliff", {}))
+    globals()["hook"] = hook
+    return hook

@@ -1,7 +1,7 @@
 """Gateway settings, the policy file (read again when it changes), and request metrics.
 
 Metrics go to the application's own OpenTelemetry meter provider
-(`opentelemetry.metrics.set_meter_provider`), and nowhere where that API is not installed.
+(`opentelemetry.metrics.set_meter_provider`), or nowhere if that API is not installed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ log = logging.getLogger("contextcliff_dagster.gateway")
 
 
 class PolicyFile:
-    """Policies by model, as the file at ``path`` holds them now.
+    """Policies by model from the file at ``path``, reread when it changes.
 
     If the file is broken or gone, the policies that were read last stay in force, with a warning.
-    A look-up costs one check of the file's times.
+    A look-up costs one check of the file's status.
 
     Raises:
         PolicyError: there is no usable policy at the start.
@@ -38,12 +38,12 @@ class PolicyFile:
 
     def policies(self) -> dict[str, SafeContext]:
         if self._signature() != self._seen:
-            with self._lock:  # else a thread that read the older file might finish last
+            with self._lock:  # otherwise a thread with the older file might finish last
                 self._read_again()
         return self._policies
 
     def _read_again(self) -> None:
-        # Taken before reading: a write in between then shows as another change.
+        # Taken before reading, so that a write in between counts as another change.
         if (now := self._signature()) == self._seen:
             return
         try:
@@ -84,7 +84,7 @@ _SHARES = [0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.5, 2.0, 4.0, 8.0]
 class GateMetrics:
     """Counters of requests, and a histogram of their tokens as a share of the cap.
 
-    Only models with a policy are attributes: other names come from callers, in unlimited number.
+    Only models with a policy become attributes, because callers can send any number of names.
     ``meter_provider`` replaces the application's.
     """
 
@@ -97,10 +97,10 @@ class GateMetrics:
 
             meter = metrics.get_meter("contextcliff_dagster", meter_provider=meter_provider)
             self._requests = meter.create_counter(
-                REQUESTS, unit="{request}", description="Requests by what became of them."
+                REQUESTS, unit="{request}", description="Requests by outcome."
             )
             self._expired = meter.create_counter(
-                EXPIRED, unit="{request}", description="Requests for a model of an expired policy."
+                EXPIRED, unit="{request}", description="Requests under an expired policy."
             )
             self._shares = meter.create_histogram(
                 CAP_SHARE,
@@ -175,17 +175,17 @@ class GateSettings:
             if not isinstance(table, Mapping) or not all(
                 isinstance(text, str) and text for pair in table.items() for text in pair
             ):
-                raise PolicyError(f"The gateway's setting {name!r} is no table of names to names.")
+                raise PolicyError(f"The gateway's setting {name!r} must map names to names.")
         for name, kind in (("unknown", Unknown), ("expired", Expired)):
             if values.get(name, get_args(kind)[0]) not in get_args(kind):
                 raise PolicyError(
-                    f"The gateway's setting {name!r} is {values[name]!r}; write one of "
+                    f"The gateway's setting {name!r} is {values[name]!r}; use one of "
                     f"{', '.join(get_args(kind))}."
                 )
         allowance = values.get("allowance_tokens", 0)
         if type(allowance) is not int or not 0 <= allowance <= 1_000_000_000:
             raise PolicyError(
-                f"The gateway's setting 'allowance_tokens' is {allowance!r}; write a number of "
+                f"The gateway's setting 'allowance_tokens' is {allowance!r}; use a number of "
                 "tokens, 0 or more."
             )
         return cls(**values)

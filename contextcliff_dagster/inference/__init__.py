@@ -1,9 +1,9 @@
-"""Asking models and keeping their answers.
+"""The inference layer: asking models questions and keeping their answers.
 
-Belongs here: the registry of models (``models``), what is asked (``requests``), the engines that
-answer (``engines``), the ledger that makes every call durable and paid once (``ledger``), and the
-loop between them (``execution``).
+Belongs here: the registry of models (``models``), the questions (``requests``), the engines that
+answer them (``engines``), the ledger that stores every call and pays for it once (``ledger``), and
+the loop that sends the calls (``execution``).
 
-Does not belong here: where documents come from (``corpora/``), which of them are asked about
-(``sampling/``), and whether an answer is right (``scoring/``). Nothing here knows Dagster.
+Does not belong here: the sources of documents (``corpora/``), the choice of documents
+(``sampling/``), and the scoring of answers (``scoring/``). Nothing here depends on Dagster.
 """

@@ -1,9 +1,9 @@
-"""`telemetry.Trace` in OpenTelemetry.
+"""An OpenTelemetry implementation of `telemetry.Trace`.
 
-An application's own tracer provider is used where it has set one, and its current span is the
-parent. Else one is made, with the exporter that ``OTEL_TRACES_EXPORTER`` names (default: otlp) and
-OpenTelemetry's other standard variables. Attributes of a request follow OpenTelemetry's semantic
-conventions for generative AI as far as these have a name for them."""
+If the application has set a tracer provider, it is used, and the current span is the parent.
+Otherwise a provider is set up with the exporter that ``OTEL_TRACES_EXPORTER`` names (default: otlp)
+and OpenTelemetry's other standard variables. Request attributes follow OpenTelemetry's semantic
+conventions for generative AI if these define a name."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _NAME = "contextcliff_dagster"
 
 
 _FINISH_REASONS = {"stop", "length", "content_filter", "tool_calls", "abort"}
-"""Any other reason is a server's own text, and not passed on."""
+"""Standard finish reasons; any other text comes from a server and is exported as "other"."""
 
 
 class OtelTrace(Trace):
-    """One run of calls of one model."""
+    """Spans of one run that sends calls to one model."""
 
     def __init__(self, scope: Scope, planned: int) -> None:
         _require_provider()
@@ -102,7 +102,7 @@ class OtelTrace(Trace):
 
 
 class OtelRequest(RequestSpan):
-    """One request, from sending to its end."""
+    """The span of one request, from sending to its end."""
 
     def __init__(self, span: Span) -> None:
         self._span = span
@@ -149,10 +149,10 @@ def _set(span: Span, attributes: dict[str, Any]) -> None:
 
 
 def _require_provider() -> None:
-    """Use what the application has set, else set one up by the environment.
+    """Keep the application's tracer provider, or set one up from the environment.
 
     Raises:
-        ContextCliffError: the exporter that is asked for is not installed.
+        ContextCliffError: the requested exporter is not installed.
     """
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return
@@ -160,11 +160,11 @@ def _require_provider() -> None:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    named = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": "contextcliff"}
-    provider = TracerProvider(resource=Resource.create(named))
-    for asked in os.environ.get("OTEL_TRACES_EXPORTER", "otlp").split(","):
-        if (name := asked.strip()) not in ("", "none"):
-            # What is not out yet when the process ends is sent then.
+    service_name = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": "contextcliff"}
+    provider = TracerProvider(resource=Resource.create(service_name))
+    for exporter in os.environ.get("OTEL_TRACES_EXPORTER", "otlp").split(","):
+        if (name := exporter.strip()) not in ("", "none"):
+            # Spans still queued when the process ends are sent then.
             provider.add_span_processor(BatchSpanProcessor(_exporter(name)))
     trace.set_tracer_provider(provider)
 

@@ -1,8 +1,8 @@
-"""A small OpenAI-compatible server over an engine of ours: ``contextcliff serve reference-short``.
+"""A small OpenAI-compatible server for an engine of ours: ``contextcliff serve reference-short``.
 
-It speaks /v1/models, /v1/chat/completions and /v1/completions (streamed with usage, or whole),
-/tokenize and /health, refuses a prompt that does not fit (never cuts it), and can write a request
-log: one JSON line for every request, on the disk before the model starts.
+It serves /v1/models, /v1/chat/completions and /v1/completions (streamed with usage, or whole),
+/tokenize and /health. It refuses a prompt that does not fit (never cuts it), and can write a
+request log: one JSON line per request, on disk before the model starts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ROLES = ("system", "user", "assistant")
 
 
 class Refusal(Exception):
-    """A request that is answered with an error; the text is for the client."""
+    """A request that gets an error; the text is for the client."""
 
     def __init__(self, status: int, message: str, code: str | None = None) -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ class Refusal(Exception):
 
 
 def read_body(data: bytes) -> dict[str, Any]:
-    """A request's JSON object. Raises Refusal for anything else."""
+    """Return a request's JSON object. Raises Refusal for anything else."""
     try:
         body = json.loads(data)
     except ValueError:
@@ -60,7 +60,7 @@ def read_body(data: bytes) -> dict[str, Any]:
 
 
 def read_prompt(body: Mapping[str, Any], *, chat: bool) -> Prompt:
-    """The prompt of a chat or a completion request. Raises Refusal."""
+    """Return the prompt of a chat or completion request. Raises Refusal."""
     if not chat:
         if not isinstance(body.get("prompt"), str):
             raise Refusal(400, "`prompt` should be one string.")
@@ -69,8 +69,8 @@ def read_prompt(body: Mapping[str, Any], *, chat: bool) -> Prompt:
     if not isinstance(messages, list) or not messages:
         raise Refusal(400, "`messages` should be a list with at least one message.")
     turns = [_turn(message) for message in messages]
-    begun = bool(body.get("continue_final_message")) and turns[-1].role == "assistant"
-    return Prompt("chat_prefill" if begun else "chat", tuple(turns))
+    prefilled = bool(body.get("continue_final_message")) and turns[-1].role == "assistant"
+    return Prompt("chat_prefill" if prefilled else "chat", tuple(turns))
 
 
 def _turn(message: Any) -> Message:
@@ -85,7 +85,7 @@ def _turn(message: Any) -> Message:
 
 
 def read_limit(body: Mapping[str, Any], served: str) -> int:
-    """Most tokens that the request asks for. Raises Refusal for unsupported requests."""
+    """Return the requested maximum of tokens. Raises Refusal for unsupported requests."""
     if body.get("model") not in (None, served):
         message = f"The model {body['model']!r} does not exist; this server has {served!r}."
         raise Refusal(404, message, "model_not_found")
@@ -100,7 +100,7 @@ def read_limit(body: Mapping[str, Any], served: str) -> int:
 
 
 def usage_dict(usage: Usage | None) -> dict[str, Any] | None:
-    """Token counts as the clients read them."""
+    """Return token counts in the form that clients read."""
     if usage is None:
         return None
     return {
@@ -112,7 +112,7 @@ def usage_dict(usage: Usage | None) -> dict[str, Any] | None:
 
 
 class Reply:
-    """Shapes the reply to one request, whole or in chunks."""
+    """The reply to one request, whole or in chunks."""
 
     def __init__(self, model: str, number: int, *, chat: bool) -> None:
         self._chat = chat
@@ -122,30 +122,30 @@ class Reply:
         return {"index": 0, **content, "logprobs": None, "finish_reason": finish_reason}
 
     def _chunk(self, **more: Any) -> bytes:
-        """One server-sent event."""
+        """Return one server-sent event."""
         kind = "chat.completion.chunk" if self._chat else "text_completion"
         event = json.dumps({**self._head, "object": kind, **more}, ensure_ascii=False)
         return f"data: {event}\n\n".encode()
 
     def opening(self) -> bytes:
-        """The chunk that names the speaker; completions have none."""
+        """Return the chunk that names the speaker; empty for completions."""
         if not self._chat:
             return b""
         delta = {"role": "assistant", "content": ""}
         return self._chunk(choices=[self._choice({"delta": delta}, None)])
 
     def piece(self, text: str, finish_reason: str | None) -> bytes:
-        """A chunk of text."""
+        """Return a chunk of text."""
         delta = {"content": text} if text else {}
         content = {"delta": delta} if self._chat else {"text": text}
         return self._chunk(choices=[self._choice(content, finish_reason)])
 
     def usage(self, usage: Usage) -> bytes:
-        """The chunk of token counts."""
+        """Return the chunk with the token counts."""
         return self._chunk(choices=[], usage=usage_dict(usage))
 
     def whole(self, answer: Answer) -> dict[str, Any]:
-        """The reply that is not streamed."""
+        """Return the complete reply, not streamed."""
         message = {"role": "assistant", "content": answer.text}
         content = {"message": message} if self._chat else {"text": answer.text}
         return {
@@ -157,7 +157,7 @@ class Reply:
 
 
 class RequestLog:
-    """Appends JSON lines; a received request is flushed to the disk before it is worked on.
+    """A log of JSON lines; a received request is flushed to disk before it is handled.
 
     Raises:
         StoreError: the file cannot be written.
@@ -173,10 +173,10 @@ class RequestLog:
                 os.close(self._fd)
                 raise OSError(errno.EINVAL, "it is a pipe or a device")
         except ValueError as error:
-            raise StoreError("The request log has a NUL character in its name.") from error
+            raise StoreError("The request log's path has a NUL character.") from error
         except OSError as error:
             raise StoreError(
-                f"The request log {path} cannot be written ({error.strerror}); give another path."
+                f"The request log {path} cannot be written ({error.strerror}); choose another path."
             ) from error
 
     def write(self, event: str, number: int, **more: str) -> None:
@@ -188,7 +188,7 @@ class RequestLog:
 
 
 class _Service:
-    """The handlers over one engine."""
+    """Request handlers for one engine."""
 
     def __init__(self, name: str, engine: Engine, log: RequestLog | None, delay_ms: float) -> None:
         self._name, self._engine, self._log, self._delay_s = name, engine, log, delay_ms / 1000
@@ -271,7 +271,7 @@ class _Service:
 def make_app(
     name: str, engine: Engine, log: RequestLog | None = None, delay_ms: float = 0.0
 ) -> Starlette:
-    """The ASGI application; the engine starts and stops with it."""
+    """Return the ASGI application; the engine starts and stops with it."""
     service = _Service(name, engine, log, delay_ms)
 
     @asynccontextmanager
@@ -297,13 +297,13 @@ def make_app(
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where the server listens, and for whom.
+    """The server's address, and who may use it.
 
     Args:
-        host: the address; ``127.0.0.1`` is for this machine alone.
-        port: 0 takes a free one.
-        allow_hosts: further names by which it is called.
-        token: the API key that clients need; None: none.
+        host: the address; ``127.0.0.1`` serves only this machine.
+        port: the port; 0 takes a free one.
+        allow_hosts: other host names that clients may use.
+        token: the API key that clients need, or None.
     """
 
     host: str = "127.0.0.1"
@@ -320,17 +320,17 @@ def serve(
     delay_ms: float = 0.0,
     on_ready: Callable[[str], None] = print,
 ) -> None:
-    """Serve a model until interrupted; ``on_ready`` is given the base URL.
+    """Serve a model until interrupted; ``on_ready`` gets the base URL.
 
     Raises:
         StudyError: there is no such model.
-        EngineError: it is not one that runs in this process, or the port is taken.
+        EngineError: the model does not run in this process, or the port is taken.
     """
     entry = get_model(model) if isinstance(model, str) else model
     if entry.engine != "reference":
         raise EngineError(
-            f"Model {entry.name!r} is served by {written_url(entry.base_url or entry.engine)} "
-            "already; `serve` is for models of engine 'reference'."
+            f"Model {entry.name!r} is already served by "
+            f"{written_url(entry.base_url or entry.engine)}; `serve` is for engine 'reference'."
         )
     engine = open_engine(entry.model_copy(update={"concurrency": 2}))
     log = RequestLog(request_log) if request_log else None

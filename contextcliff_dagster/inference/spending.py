@@ -1,8 +1,8 @@
 """Prices of calls, and limits on a study's spending, checked before each call.
 
-A call costs the entry's own price, else that of a kept-up table. The table is the library
-genai-prices (MIT, extra ``prices``): it knows public endpoints by their address, so that a server
-of one's own never gets a price by the name of its model.
+A call costs the entry's own price, else the price in a maintained table, the library genai-prices
+(MIT, extra ``prices``). It knows public endpoints by their address, so your own server never gets a
+price by its model's name.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from contextcliff_dagster.redaction import public_url
 
 _TABLE = "genai-prices "
 STALE_DAYS = 180
-"""A price of this age should be checked."""
+"""Age in days from which a price should be checked."""
 
 
 def priced(entry: ModelEntry) -> ModelEntry:
-    """``entry`` with the table's price, where it has none itself and the table knows its endpoint.
+    """Return ``entry`` with the table's price if it has none and the table knows its endpoint.
 
     Prices are not part of the serving identity.
     """
@@ -44,9 +44,9 @@ def priced(entry: ModelEntry) -> ModelEntry:
 
 
 def price_unknown(entry: ModelEntry) -> bool:
-    """Whether calls of ``entry`` (see :func:`priced`) may cost an unknown sum.
+    """Return whether calls of ``entry`` (see :func:`priced`) may cost an unknown sum.
 
-    That is a server without a price, unless it is on this machine.
+    They may if it is a server without a price, unless it is on this machine.
     """
     if entry.price is not None or not entry.spec.remote:
         return False
@@ -68,47 +68,46 @@ def _on_this_machine(url: str) -> bool:
 
 
 def price_notes(entry: ModelEntry, today: date | None = None) -> list[str]:
-    """Sentences about a price that should be checked before it is trusted."""
+    """Return sentences about a price that should be checked before it is trusted."""
     price = entry.price
     if price is None or not price.as_of:
         return []
     try:
-        seen = date.fromisoformat(price.as_of[:10])
+        checked_on = date.fromisoformat(price.as_of[:10])
     except ValueError:
-        return [f"The price of model {entry.name!r} is as of {price.as_of!r}, which is no date."]
-    days = ((today or datetime.now(UTC).date()) - seen).days
+        return [f"The price of model {entry.name!r} has `as_of: {price.as_of}`, not a date."]
+    days = ((today or datetime.now(UTC).date()) - checked_on).days
     if days <= STALE_DAYS:
         return []
     if (price.source or "").startswith(_TABLE):
         return [
             f"The price of model {entry.name!r} is from a table ({price.source}) whose latest "
-            f"change is of {seen}, {days} days ago; bring it up to date with `pip install "
-            "--upgrade genai-prices`, or give `price` in models.yaml."
+            f"change was on {checked_on}, {days} days ago; upgrade it with `pip install "
+            "--upgrade genai-prices`, or set `price` in models.yaml."
         ]
     return [
-        f"The price of model {entry.name!r} was last looked at on {seen}, {days} days ago; check "
-        "the provider's list and correct `price` and its `as_of` in models.yaml."
+        f"The price of model {entry.name!r} was last checked on {checked_on}, {days} days ago; "
+        "compare the provider's list and correct `price` and its `as_of` in models.yaml."
     ]
 
 
 def require_price(entry: ModelEntry, budget: Budget) -> None:
-    """Refuse a limit in money that cannot be kept.
+    """Raise an error for a limit in money that cannot be enforced.
 
     Raises:
         BudgetError: money is limited, and ``entry`` is a server without a price.
     """
     if budget.limits_money and entry.price is None and entry.spec.remote:
         raise BudgetError(
-            f"Model {entry.name!r} has no price, so a budget in USD cannot be kept; give it "
+            f"Model {entry.name!r} has no price, so a budget in USD cannot be enforced; give it "
             "`price: {input_usd_per_mtok: ..., output_usd_per_mtok: ...}` in models.yaml (zeros "
-            'where it is free), or install the extra "prices" for those of public endpoints.'
+            'if it is free), or install the extra "prices" for public endpoints.'
         )
 
 
 @cache
 def _listed(model_id: str, url: str) -> Price | None:
-    """The table's price, at the dearest of its steps and hours: a reservation must not be too
-    small."""
+    """Return the table's price at its highest tier and hour, so that a reservation is enough."""
     try:
         from genai_prices import Usage, __version__, calc_price
     except ImportError:
@@ -126,41 +125,41 @@ def _listed(model_id: str, url: str) -> Price | None:
         ]
     except LookupError:
         return None
-    into, out, cached = (
+    prompt_usd, output_usd, cached_usd = (
         _dearest(getattr(price, name) for price in by_hour)
         for name in ("input_mtok", "output_mtok", "cache_read_mtok")
     )
-    if into is None or out is None:
+    if prompt_usd is None or output_usd is None:
         return None
     return Price(
-        input_usd_per_mtok=into,
-        output_usd_per_mtok=out,
-        cached_input_usd_per_mtok=cached,
+        input_usd_per_mtok=prompt_usd,
+        output_usd_per_mtok=output_usd,
+        cached_input_usd_per_mtok=cached_usd,
         as_of=_table_as_of(midnight.date()),
         source=f"{_TABLE}{__version__}",
     )
 
 
 def _table_as_of(today: date) -> str | None:
-    """The latest change of a price that the table knows: it is at least as new as that.
+    """Return the latest price change in the table, which is at least as new as that.
 
     The table itself has no date. Changes announced for later are left out.
     """
     from genai_prices.data_snapshot import get_snapshot
 
-    dated = (
+    dates = (
         getattr(price.constraint, "start_date", None)
         for provider in get_snapshot().providers
         for model in provider.models
         if isinstance(model.prices, list)
         for price in model.prices
     )
-    known = max((day for day in dated if isinstance(day, date) and day <= today), default=None)
-    return known.isoformat() if known else None
+    latest = max((day for day in dates if isinstance(day, date) and day <= today), default=None)
+    return latest.isoformat() if latest else None
 
 
 def _dearest(rates: Iterable[Any]) -> float | None:
-    """USD per million tokens; of prices with steps over the prompt's length, the highest."""
+    """Return the highest USD per million tokens, over all tiers of prompt length."""
     rates_usd: list[float] = []
     for rate in rates:
         if rate is not None:
@@ -193,7 +192,7 @@ class Budget:
     (Measured by ``benchmarks/budget_trials.py``.)
 
     Raises:
-        BudgetError: a limit is negative, or no number (which nothing would exceed).
+        BudgetError: a limit is negative or NaN (which nothing would exceed).
     """
 
     usd: float | None = None
@@ -204,11 +203,11 @@ class Budget:
     def __post_init__(self) -> None:
         for limit in (self.usd, self.tokens, self.calls, self.usd_per_day):
             if limit is not None and not limit >= 0:
-                raise BudgetError(f"A budget of {limit} cannot be kept; give an amount from 0 on.")
+                raise BudgetError(f"A budget of {limit} is invalid; give an amount of at least 0.")
 
     @property
     def limits_money(self) -> bool:
-        """Whether prices must be known to keep to it."""
+        """Whether enforcing the budget needs prices."""
         return self.usd is not None or self.usd_per_day is not None
 
     def check(self, spent: Spend, reserve: Spend, today_usd: float = 0.0) -> None:
@@ -239,7 +238,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """Money, tokens (in and out) and calls."""
+    """An amount of money, tokens (in and out) and calls."""
 
     usd: float = 0.0
     tokens: int = 0
@@ -247,19 +246,19 @@ class Spend:
 
 
 def prompt_tokens_estimate(length_tokens: int, document_chars: int, prompt_chars: int) -> int:
-    """Prompt tokens where the model's own tokenizer is not known: an estimate, mostly high.
+    """Return an estimate of prompt tokens, mostly high, for an unknown tokenizer.
 
-    A quarter above the study's count of the document, and two characters a token for the rest. A
-    model with another vocabulary may count more.
+    It is a quarter above the study's count of the document, plus one token per two other
+    characters. A model with another vocabulary may count more.
     """
     return math.ceil(1.25 * length_tokens) + math.ceil(max(prompt_chars - document_chars, 0) / 2)
 
 
 def with_day_limit(budget: Budget) -> Budget:
-    """``budget`` with the limit of ``CONTEXTCLIFF_BUDGET_USD_PER_DAY``, where it has none.
+    """Return ``budget`` with the limit of ``CONTEXTCLIFF_BUDGET_USD_PER_DAY`` if it has none.
 
     Raises:
-        StudyError: the variable holds no amount of money.
+        StudyError: the variable is not an amount of money.
     """
     text = os.environ.get(DAY_VARIABLE, "").strip()
     if budget.usd_per_day is not None or not text:

@@ -1,7 +1,7 @@
 """Telemetry of a running measurement: progress, counters, and spans of runs, bins and requests.
 
-`Trace` and `RequestSpan` do nothing; those of `otel_spans` send spans. No span carries a text, an
-address or a message of a server: names, numbers and hashes only.
+`Trace` and `RequestSpan` do nothing; those of `otel_spans` send spans. Spans carry only names,
+numbers and hashes: no text, no address and no server message.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LoopLag:
 
     @asynccontextmanager
     async def sampled(self) -> AsyncIterator[None]:
-        """Take samples for as long as this is entered."""
+        """Take samples while the body runs."""
         task = asyncio.create_task(self._sample())
         try:
             yield
@@ -45,48 +45,48 @@ class LoopLag:
             self._samples.append((now, max(0.0, now - before - _EVERY_S)))
 
     def worst_ms_since(self, since: float) -> float:
-        """Largest lag in ms of the samples taken after ``since`` (`time.perf_counter()`)."""
+        """Return the largest lag in ms since ``since`` (`time.perf_counter()`)."""
         worst = 0.0
-        for at, lag in reversed(self._samples):
-            if at < since:
+        for taken_at, lag in reversed(self._samples):
+            if taken_at < since:
                 break
             worst = max(worst, lag)
         return worst * 1000
 
 
 class RequestSpan:
-    """One request, from sending to its end."""
+    """The span of one request, from sending to its end."""
 
     def answered(self, outcome: Outcome) -> None:
-        """An answer was kept, or that the prompt is too long."""
+        """Note that an outcome was stored: an answer, or that the prompt is too long."""
 
     def failed(self, failure: Failure) -> None:
-        """There is no answer."""
+        """Note that the request brought no answer."""
 
 
 class Trace:
-    """One run of calls of one model."""
+    """The trace of one run that sends calls to one model."""
 
     def bin_begun(self, bin: str) -> None:
-        """A call of ``bin`` is taken up; called with each."""
+        """Note that a call of ``bin`` begins; called for every call."""
 
     def request(self, call: PlannedCall, number: int) -> RequestSpan:
-        """The ``number``-th request of ``call`` is about to be sent."""
+        """Return the span of the ``number``-th request of ``call``, before it is sent."""
         return RequestSpan()
 
     def bin_ended(self, bin: str) -> None:
-        """Every call of ``bin`` has ended; perhaps none was taken up in this run."""
+        """Note that every call of ``bin`` has ended, even if this run made none of them."""
 
     def end(self, summary: RunSummary | None) -> None:
-        """The run is over; without a summary an error ended it."""
+        """End the trace; without a summary, an error ended the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
     """A snapshot while calls run; ``done`` counts planned calls with an outcome, old or new.
 
-    ``concurrency``: how many requests may be in flight just now. ``asked_to_wait``: where the
-    server's rate holds calls back, how often one of them waited and how long it does now.
+    ``concurrency``: how many requests may be in flight now. ``asked_to_wait``: if the server's rate
+    limit delays calls, how often one of them waited and its current wait.
     """
 
     planned: int
@@ -107,13 +107,13 @@ class Progress:
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Prompt and output tokens of this run's own answers a second; None before the first."""
+        """Prompt and output tokens of this run's answers per second; None before the first."""
         return _pace(self.prompt_tokens + self.completion_tokens, self.elapsed_s)
 
 
 @dataclass(slots=True)
 class RunSummary:
-    """Result of one run of calls. ``sent`` counts requests, retries included.
+    """Result of one run of calls. ``sent`` counts requests, including retries.
 
     ``cached``: outcomes that the ledger had before; ``by_others``: outcomes that another process
     delivered meanwhile. ``orphans``: calls sent by processes that died before an answer was kept
@@ -158,16 +158,16 @@ class RunSummary:
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Prompt and output tokens of this run's own answers a second; None without any."""
+        """Prompt and output tokens of this run's answers per second; None without any."""
         return _pace(self.prompt_tokens + self.completion_tokens, self.seconds)
 
     def plus(self, other: RunSummary) -> RunSummary:
-        """Two runs of one model as one: sums, the later's concurrency if it sent anything."""
+        """Return two runs of one model as one: sums, and the later concurrency if it sent any."""
         sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
         return RunSummary(
             **{
                 **sums,
-                # Either run sees all that an earlier one left behind.
+                # Each run sees everything that an earlier one left behind.
                 "orphans": max(self.orphans, other.orphans),
                 "orphans_usd": max(self.orphans_usd, other.orphans_usd),
                 "concurrency": other.concurrency or self.concurrency,
@@ -177,7 +177,7 @@ class RunSummary:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields, JSON-ready."""
+        """Return the fields, JSON-ready."""
         return asdict(self)
 
 
@@ -186,7 +186,7 @@ def _pace(tokens: int, seconds: float) -> float | None:
 
 
 class CallCounters:
-    """The running counts of one run: ``total`` is its final result."""
+    """Running counts of one run; ``total`` becomes its final result."""
 
     def __init__(self, calls: Sequence[PlannedCall]) -> None:
         self.total = RunSummary(planned=len(calls))
@@ -197,7 +197,7 @@ class CallCounters:
         self._tokens_done = 0
 
     def ended(self, call: PlannedCall, how: str, outcome: Outcome | None) -> None:
-        """A call has ended: ``cached``, ``by_others``, ``new`` or ``failed`` (without outcome)."""
+        """Count an ended call: ``cached``, ``by_others``, ``new`` or ``failed`` (no outcome)."""
         total = self.total
         self._tokens_left -= call.length_tokens
         if how == "cached":
@@ -222,11 +222,11 @@ class CallCounters:
 
     @property
     def seconds(self) -> float:
-        """Since the run began."""
+        """Seconds since the run began."""
         return time.perf_counter() - self._started
 
     def progress(self, concurrency: int) -> Progress:
-        """A snapshot; time left by document tokens, which take up the calls' time."""
+        """Return a snapshot; the time left follows document tokens, which dominate the time."""
         total, done = self.total, self._tokens_done
         unsuccessful = total.context_overflow + total.invalid_truncated + total.content_filter
         return Progress(

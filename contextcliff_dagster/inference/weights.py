@@ -1,13 +1,13 @@
-"""Weights on this machine: where they are, their hashes, and the contents of a GGUF header.
+"""Weights on this machine: their location, their hashes, and the contents of a GGUF header.
 
 A GGUF header holds architecture, trained window and quantisation. Format:
-https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (versions 2 and 3, little-endian).
-Only scalars are kept; the vocabulary's arrays are skipped over.
+https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (versions 2 and 3, little-endian). Only
+scalars are kept; the vocabulary's arrays are skipped.
 
-A relative path in models.yaml is one from that file's folder. A bare name is also looked for where
-`make local-model` keeps models: ``data/models`` of the checkout, or ``models`` in the store.
+A relative path in models.yaml starts at that file's folder. A bare name is also looked up where
+`make local-model` puts models: ``data/models`` of the checkout, or ``models`` in the store.
 
-`trained_tokens` is the length that a model's weights were trained to.
+`trained_tokens` returns the length to which a model's weights were trained.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from contextcliff_dagster.user_files import open_file
 Scalar = int | float | bool | str
 
 GGUF_LIBRARIES = ("torch", "transformers", "gguf", "accelerate")
-"""Libraries by which transformers reads GGUF weights."""
+"""Libraries that transformers needs to read GGUF weights."""
 
 _FIXED = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
@@ -42,10 +42,10 @@ _LONGEST_BYTES = 1 << 28
 
 
 def gguf_header(path: Path) -> dict[str, Scalar]:
-    """Key -> value of the header's scalars, strings among them.
+    """Return key -> value of the header's scalars, including strings.
 
     Raises:
-        EngineError: it is not a GGUF file, or a damaged one.
+        EngineError: the file is not a GGUF file, or it is damaged.
     """
     with _faults_named(path):
         stat = path.stat()
@@ -53,7 +53,7 @@ def gguf_header(path: Path) -> dict[str, Scalar]:
 
 
 def gguf_numbers(path: Path) -> int:
-    """Numbers of all tensors together, however many bits each takes; raises like `gguf_header`."""
+    """Return how many numbers all tensors hold, at any precision; raises like `gguf_header`."""
     with _faults_named(path), open_file(path) as file:
         _, tensors = _entries(file)
         total = 0
@@ -61,12 +61,12 @@ def gguf_numbers(path: Path) -> int:
             _string(file)
             (dimensions,) = _unpack(file, "I")
             total += math.prod(_unpack(file, f"{dimensions}Q"))
-            _unpack(file, "IQ")  # its type, and where it lies
+            _unpack(file, "IQ")  # type and offset
         return total
 
 
 def trained_window(header: dict[str, Scalar]) -> int | None:
-    """Tokens that the model was trained to, or None where the header does not say."""
+    """Return the tokens that the model was trained to, or None if the header does not tell."""
     tokens = header.get(f"{header.get('general.architecture')}.context_length")
     return tokens if isinstance(tokens, int) and tokens > 0 else None
 
@@ -76,10 +76,10 @@ def _faults_named(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise EngineError(f"{path} cannot be read ({error.strerror}); check it.") from error
+        raise EngineError(f"{path} cannot be read ({error.strerror}); check the file.") from error
     except (struct.error, UnicodeDecodeError, ValueError, KeyError) as error:
         raise EngineError(
-            f"{path} is not a GGUF file, or a damaged one ({error}); fetch it again, or correct "
+            f"{path} is damaged or not a GGUF file ({error}); fetch it again, or correct "
             "`weights` in models.yaml."
         ) from error
 
@@ -93,7 +93,7 @@ def _read_once(path: Path, size: int, changed_ns: int) -> dict[str, Scalar]:
 
 
 def _entries(file: BinaryIO) -> tuple[dict[str, Scalar | None], int]:
-    """The header's entries, and how many tensors are described after them."""
+    """Return the header's entries, and the number of tensors described after them."""
     if file.read(4) != b"GGUF":
         raise ValueError("it does not begin with GGUF")
     version, tensors, entries = _unpack(file, "IQQ")
@@ -114,7 +114,7 @@ def _string(file: BinaryIO) -> str:
 
 
 def _value(file: BinaryIO, kind: int) -> Scalar | None:
-    """A scalar; None for an array, which is skipped over."""
+    """Return a scalar, or None for an array, which is skipped."""
     if kind == _STRING:
         return _string(file)
     if kind != _ARRAY:
@@ -134,14 +134,14 @@ def _value(file: BinaryIO, kind: int) -> Scalar | None:
 
 
 def dequantizing_options() -> dict[str, Any]:
-    """Arguments by which transformers loads a GGUF file's weights as plain numbers.
+    """Return arguments with which transformers loads GGUF weights as plain numbers.
 
-    Newer versions leave them packed where they find kernels for that, and answer otherwise on
-    another machine.
+    Newer versions leave them packed if they find kernels for that, so that answers would differ
+    between machines.
     """
     try:
         from transformers import GgufConfig
-    except ImportError:  # it knows no other way
+    except ImportError:  # older versions always dequantize
         return {}
     return {"quantization_config": GgufConfig(dequantize=True)}
 
@@ -158,35 +158,35 @@ _PARTS = {
 }
 _PART = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})\.gguf")
 _REMEMBERED_FROM_BYTES = 16 << 20
-"""Smaller files are hashed in no time; larger ones once per change, noted in the store."""
+"""Smallest file whose hash is noted in the store; smaller ones are hashed quickly."""
 
 
 def models_folder() -> Path:
-    """Where fetched models lie: ``data/models`` of a checkout, else ``models`` in the store."""
-    # The package's own checkout, too: an editable installation is used from any folder.
+    """Return the folder of fetched models: ``data/models`` of a checkout, else in the store."""
+    # Also the package's own checkout: an editable installation works from any folder.
     checkout = checkout_root() or checkout_root(PACKAGE)
     return checkout / "data" / "models" if checkout else store_root() / "models"
 
 
 def find_weights(entry: ModelEntry) -> Path:
-    """The file or folder that ``weights`` of the entry names; EngineError where it is missing."""
+    """Return the file or folder in the entry's ``weights``. Raises EngineError if it is missing."""
     assert entry.weights, "models.yaml is checked for it"
     path = Path(entry.weights).expanduser()
-    # Of an absolute path, these are all the same.
+    # For an absolute path, these are all the same.
     for place in (path.absolute(), models_folder() / path, store_root() / "models" / path):
         if place.exists():
             return place
-    how = "put it there, or correct `weights` in models.yaml"
+    advice = "put it there, or correct `weights` in models.yaml"
     if path.name == LOCAL_MODEL_FILE:
-        how = "fetch it with `make local-model` in a checkout of the source"
+        advice = "fetch it with `make local-model` in a checkout of the source"
     raise EngineError(
         f"Model {entry.name!r}: its weights {entry.weights} are neither here nor in "
-        f"{models_folder()}; {how}."
+        f"{models_folder()}; {advice}."
     )
 
 
 def installed_version(distribution: str, entry: ModelEntry, extra: str) -> str:
-    """Version of a library, which is not imported; EngineError names the ``extra`` to install."""
+    """Return a library's version without importing it. Raises EngineError if it is missing."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -197,7 +197,7 @@ def installed_version(distribution: str, entry: ModelEntry, extra: str) -> str:
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a file, computed again only after a change; EngineError if it is unreadable."""
+    """Return a file's SHA-256, cached until it changes. Raises EngineError if unreadable."""
     try:
         stat = path.stat()
         return _sha256(path.resolve(), stat.st_size, stat.st_mtime_ns)
@@ -213,24 +213,24 @@ def _sha256(path: Path, size: int, changed_ns: int) -> str:
         return _hash(path)
     notes = store_root() / "weights.json"
     try:
-        known = dict(json.loads(notes.read_text(encoding="utf-8")))
-        *stamp, digest = known.get(str(path), [None])
+        noted_hashes = dict(json.loads(notes.read_text(encoding="utf-8")))
+        *stamp, digest = noted_hashes.get(str(path), [None])
         if stamp == [size, changed_ns]:
             return str(digest)
     except (OSError, ValueError, TypeError):
-        known = {}
+        noted_hashes = {}
     digest = _hash(path)
-    with suppress(StoreError):  # only a shortcut: where it cannot be kept, hashing comes again
-        write_json(notes, {**known, str(path): [size, changed_ns, digest]})
+    with suppress(StoreError):  # only a cache: if it cannot be written, hash again
+        write_json(notes, {**noted_hashes, str(path): [size, changed_ns, digest]})
     return digest
 
 
 def gguf_parts(path: Path) -> list[Path]:
-    """The files that a GGUF model is made of, given its first: one, or ``...-00001-of-0000N.gguf``
-    and those that follow, which llama.cpp loads along with it.
+    """Return the files of a GGUF model, given its first: one file, or ``...-00001-of-0000N.gguf``
+    and the following ones, which llama.cpp loads with it.
 
     Raises:
-        EngineError: another part than the first is named, or one is missing.
+        EngineError: the path is not the first part, or a part is missing.
     """
     if (part := _PART.fullmatch(path.name)) is None:
         return [path]
@@ -238,25 +238,25 @@ def gguf_parts(path: Path) -> list[Path]:
     parts = [path.with_name(f"{stem}-{n:05}-of-{count:05}.gguf") for n in range(1, count + 1)]
     if path != parts[0]:
         raise EngineError(
-            f"{path} is one of {count} parts of a model; name the first, {parts[0].name}, in "
+            f"{path} is one of {count} parts of a model; give the first, {parts[0].name}, in "
             "`weights` of models.yaml."
         )
     if missing := [part.name for part in parts if not part.is_file()]:
         raise EngineError(
-            f"{path} is the first of {count} parts of a model, and {', '.join(missing)} is not "
-            "next to it; fetch the missing parts."
+            f"{path} is the first of {count} parts of a model, and {', '.join(missing)} is "
+            "missing next to it; fetch the missing parts."
         )
     return parts
 
 
 def gguf_sha256(path: Path) -> str:
-    """Hash of a GGUF model: of its one file, or of the hashes of all its parts."""
+    """Return the hash of a GGUF model: of its one file, or of the hashes of all its parts."""
     hashes = [file_sha256(part) for part in gguf_parts(path)]
     return hashes[0] if len(hashes) == 1 else stable_hash(hashes)
 
 
 def folder_hashes(folder: Path) -> dict[str, str]:
-    """``weights_sha256``, ``config_sha256``, ...: contents of a Hugging Face folder."""
+    """Return the hashes of a Hugging Face folder: ``weights_sha256``, ``config_sha256``, ..."""
     digests: dict[str, str] = {}
     for part, patterns in _PARTS.items():
         files = sorted({path for pattern in patterns.split() for path in folder.glob(pattern)})
@@ -275,9 +275,9 @@ _ORIGINAL = "original_max_position_embeddings"
 
 
 def trained_tokens(entry: ModelEntry) -> int | None:
-    """Return the tokens that the weights were trained to; None where they do not say.
+    """Return the tokens that the weights were trained to, or None if they do not tell.
 
-    A reference model's card says it, other weights' configuration: where their RoPE was scaled to a
+    A reference model's card has it, and other weights' configuration: if their RoPE was scaled to a
     longer window, the length before that.
     """
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, EngineError):
@@ -300,9 +300,9 @@ def _of_folder(path: Path) -> int | None:
         return read_card(path).training_length_tokens
     config: dict[str, Any] = json.loads((path / "config.json").read_text("utf-8"))
     config = config.get("text_config") or config
-    scaled = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    given = (scaled.get(_ORIGINAL), config.get(_ORIGINAL), config.get("max_position_embeddings"))
-    return next(filter(None, map(_count, given)), None)
+    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    limits = (scaling.get(_ORIGINAL), config.get(_ORIGINAL), config.get("max_position_embeddings"))
+    return next(filter(None, map(_count, limits)), None)
 
 
 def _count(value: Any) -> int | None:

@@ -1,6 +1,6 @@
-"""Three functions for notebooks and scripts: `analyze`, `profile`, `compare`, and what they return.
+"""Functions for notebooks and scripts: `analyze`, `profile`, `compare`, and their results.
 
-Belongs here: columns of any library to records, results that show themselves. Does not belong here:
-measuring, analysing, drawing; the functions call what the command line calls, so that both give the
-same figures.
+Belongs here: conversion of any library's columns to records, and display of results. Does not
+belong here: measuring, analysing, drawing; the functions call the same code as the command line, so
+that both give the same numbers.
 """

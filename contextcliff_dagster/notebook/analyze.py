@@ -47,19 +47,19 @@ def records_of(
 
     data: dict[str, Any] = {"length_tokens": _numbers("lengths", lengths)}
     score = _numbers("scores", scores, booleans=True)
-    given = {column: _names(_PARAMETERS[column], values) for column, values in names.items()
-             if values is not None}  # fmt: skip
-    if "replicate" in given and "example_id" not in given:
+    labels = {column: _names(_PARAMETERS[column], values) for column, values in names.items()
+              if values is not None}  # fmt: skip
+    if "replicate" in labels and "example_id" not in labels:
         raise DataError(
-            "replicates distinguishes the repeats of an example; name the examples, too, with "
+            "replicates distinguishes the repeats of an example; give the examples, too, with "
             "examples=."
         )
     if failures is not None:
-        given["failure"] = _names("failures", failures)
+        labels["failure"] = _names("failures", failures)
     rows = len(score)
     for parameter, length in (
         ("lengths", len(data["length_tokens"])),
-        *((_PARAMETERS[column], len(values)) for column, values in given.items()),
+        *((_PARAMETERS[column], len(values)) for column, values in labels.items()),
     ):
         if length != rows:
             raise DataError(
@@ -72,7 +72,7 @@ def records_of(
     _refuse("lengths", tokens, ~np.isfinite(tokens), "a length is a number of tokens")
     _refuse("lengths", tokens, tokens <= 0, "a length is above 0 tokens")
     _refuse("lengths", tokens, tokens > MOST_TOKENS, "that is no number of tokens")
-    tags = given.get("failure")
+    tags = labels.get("failure")
     answered: Any = True if tags is None else ~tags.isin(_REASONS.split(", ")).to_numpy(bool)
     why = "give a score, leave the answer out, or name the reason in failures: " + _REASONS
     _refuse("scores", score, ~np.isfinite(score) & answered, why)
@@ -83,9 +83,9 @@ def records_of(
     _refuse("scores", score, (score < 0) | (score > scale), hint)
     # Like in files: 56.7 of 100 equals .567 exactly.
     data["score"] = score if scale == 1 else np.round(score / scale, 12)
-    if "replicate" in given:  # numbers or names: only their identity matters
-        given["replicate"] = pd.Series(pd.factorize(given["replicate"], sort=True)[0])
-    return pd.DataFrame({**data, **given}, copy=False)
+    if "replicate" in labels:  # numbers or names: only their identity matters
+        labels["replicate"] = pd.Series(pd.factorize(labels["replicate"], sort=True)[0])
+    return pd.DataFrame({**data, **labels}, copy=False)
 
 
 _PARAMETERS = {
@@ -95,9 +95,7 @@ _PARAMETERS = {
 
 
 def _refuse(name: str, values: Floats, bad: Bools, why: str) -> None:
-    """Raises:
-    DataError: a value is ``bad``; the first is named.
-    """
+    """Raise DataError naming the first value that is ``bad``, if any."""
     places = np.flatnonzero(bad)
     if len(places):
         at, more = int(places[0]), len(places) - 1
@@ -129,8 +127,8 @@ def _names(name: str, values: Column) -> pd.Series[Any]:
 
     array = _array(name, values)
     if pa.types.is_floating(array.type):
-        known = pc.drop_null(pc.if_else(pc.is_nan(array), None, array))
-        if pc.all(pc.equal(known, pc.trunc(known))).as_py():
+        numbers = pc.drop_null(pc.if_else(pc.is_nan(array), None, array))
+        if pc.all(pc.equal(numbers, pc.trunc(numbers))).as_py():
             array = pc.cast(pc.if_else(pc.is_nan(array), None, array), pa.int64(), safe=False)
     try:
         texts = pc.cast(array, pa.string())
@@ -155,7 +153,7 @@ def _array(name: str, values: Column) -> pa.Array | pa.ChunkedArray:
     shape = getattr(values, "shape", None)
     if hasattr(values, "columns") or (shape is not None and len(shape) != 1):
         size = "table" if hasattr(values, "columns") else f"{len(shape or ())}-dimensional array"
-        raise DataError(f"{name} is a {size}; name one column of it.")
+        raise DataError(f"{name} is a {size}; choose one column of it.")
     try:
         if isinstance(values, pa.Array | pa.ChunkedArray):
             array: pa.Array | pa.ChunkedArray = values
@@ -246,16 +244,16 @@ def analyze(
         scores: 0 to ``scale``, or true and false.
         documents: names of the documents; answers about one document count together. Without names,
             each answer counts as its own document.
-        models: names of the models; each is analysed by itself.
+        models: names of the models; each is analysed separately.
         examples: names of the questions; several answers to one are averaged. `compare` pairs by
             them.
         replicates: which repeat of its example an answer is.
         failures: why there is no answer (``transport_error``, ``invalid_truncated``,
             ``context_overflow``: the score is then NaN or None), or why it is wrong.
-        name: of the model, for the result.
+        name: name of the model in the result.
         scale: the largest score, e.g. 100 for percentages.
         tolerance: drop from the baseline that still counts as safe, .05 to .5.
-        confidence: of the cap and every interval, .5 to .999.
+        confidence: confidence of the cap and of every interval, .5 to .999.
         assumption: ``any``: the cap also holds for drops that recover at longer lengths.
         window: most tokens that the model accepts, for the picture and the cap's share of it.
         quick: only verdict and cap, without the sensitivity to other choices.
@@ -288,7 +286,7 @@ def analyze(
         return analyzed(records, settings, name, tokens)
     if (unnamed := records["model"].isna().to_numpy(bool)).any():
         at = int(np.flatnonzero(unnamed)[0])
-        raise DataError(f"models[{at}] is empty; name the model of every answer.")
+        raise DataError(f"models[{at}] is empty; give the model of every answer.")
     groups = records.groupby("model", sort=True)
     return Results(
         {
@@ -306,7 +304,7 @@ def analyzed(
     """Analyse one model's ``records``.
 
     Raises:
-        DataError: nothing was scored, or everything at one length.
+        DataError: no answer has a score, or all have the same length.
     """
     from contextcliff_dagster.analysis.bin_statistics import ProfileContext
     from contextcliff_dagster.analysis.profile import profile_model

@@ -1,4 +1,4 @@
-"""`compare`: two results, files of scores, archives or measurements of the store."""
+"""`compare`: compare two results, score files, archives or measurements in the store."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Side = Result | Results | str | Path
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ComparisonResult:
-    """B minus A: a negative difference means that B is worse.
+    """The comparison B minus A; a negative difference means that B is worse.
 
     Attributes:
         comparison: differences overall, by bin and over length; what ``comparison.json`` holds.
@@ -117,9 +117,9 @@ def compare(a: Side, b: Side, *, names: tuple[str, str] | None = None) -> Compar
         archives = _Archives(Path(folder))
         sources = [_source(side, archives) for side in (a, b)]
         refs = [ref for ref, _ in sources]
-        given = names or _names(refs)
+        labels = names or _names(refs)
         sides = [
-            _measured(ref, store, name) for (ref, store), name in zip(sources, given, strict=True)
+            _measured(ref, store, name) for (ref, store), name in zip(sources, labels, strict=True)
         ]
     if whole_cache_first(sides[0][0], sides[1][0]):
         sides = sides[::-1]
@@ -157,7 +157,7 @@ def _source(side: Side, archives: _Archives) -> tuple[Source, Store]:
     """Return the measurement that ``side`` names, and its store.
 
     Raises:
-        ContextCliffError: it names nothing that can be compared.
+        ContextCliffError: ``side`` is not a measurement.
     """
     from contextcliff_dagster.cli.commands.compare import resolve, score_file
     from contextcliff_dagster.cli.options import DEFAULT_STUDY
@@ -177,9 +177,9 @@ def _source(side: Side, archives: _Archives) -> tuple[Source, Store]:
         )
     text = str(side)
     path, _, model = text.partition(":")
-    for file, asked in ((Path(text), None), (Path(path), model or None)):
+    for file, model_name in ((Path(text), None), (Path(path), model or None)):
         if is_archive(file):
-            return _of_archive(file, asked, archives)
+            return _of_archive(file, model_name, archives)
     if (named := _of_result_file(Path(text))) is not None:
         return resolve(named, store, DEFAULT_STUDY, None), store
     return score_file(text, LogOptions()) or resolve(text, store, DEFAULT_STUDY, None), store
@@ -189,8 +189,8 @@ def _of_archive(file: Path, model: str | None, archives: _Archives) -> tuple[Ref
     """Return the model of an archive, and the store that it was unpacked into.
 
     Raises:
-        DataError: it holds several models and none is named.
-        ContextCliffError: it cannot be read.
+        DataError: the archive holds several models and ``model`` is None, or it lacks ``model``.
+        ContextCliffError: the archive cannot be read.
     """
     from contextcliff_dagster.cli.commands.compare import Ref
 
@@ -199,9 +199,9 @@ def _of_archive(file: Path, model: str | None, archives: _Archives) -> tuple[Ref
     if model is None and len(models) == 1:
         (model,) = models
     if model not in models:
-        asked = "several models" if model is None else f"no model {model!r}"
+        contents = "several models" if model is None else f"no model {model!r}"
         raise DataError(
-            f"{file} holds {asked}: {', '.join(models)}; name one as {file}:{models[0]}."
+            f"{file} holds {contents}: {', '.join(models)}; choose one as {file}:{models[0]}."
         )
     return Ref(done.study, model, done.campaign), store
 
@@ -210,7 +210,7 @@ def _of_result_file(file: Path) -> str | None:
     """Return STUDY:MODEL@CAMPAIGN of a ``cliffs.json``; None for any other file.
 
     Raises:
-        DataError: its answers are in no store, so there is nothing to compare.
+        DataError: its answers are not in a store, so they cannot be compared.
     """
     if file.suffix != ".json" or not file.is_file():
         return None
@@ -223,8 +223,8 @@ def _of_result_file(file: Path) -> str | None:
     study, model, campaign = (head.get(name) for name in ("study", "model", "campaign"))
     if study is None or campaign is None:
         raise DataError(
-            f"{file} is a result without its answers, and a comparison is made of answers; name "
-            "the file of scores that it was made of."
+            f"{file} is a result without its answers, which a comparison needs; give the file of "
+            "scores that it was computed from."
         )
     return f"{study}:{model}@{campaign}"
 

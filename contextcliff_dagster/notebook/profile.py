@@ -1,4 +1,4 @@
-"""`profile`: measure a study, or documents of one's own, and return one result a model."""
+"""`profile`: measure a study or your own documents, and return one result per model."""
 
 from __future__ import annotations
 
@@ -84,23 +84,23 @@ def profile(
     Args:
         study: a `Study`, the name of one, its YAML file, or your own data: a file of questions, a
             folder of documents, a URL.
-        model: names in models.yaml; the study's own when None. Your own data need one.
-        questions: with documents: their table of questions, or ``recall``.
-        task: only questions of these tasks.
-        samples_per_bin, questions_per_document, seed: instead of the study's own.
+        model: names in models.yaml; None for the study's. Required for your own data.
+        questions: for documents, their table of questions, or ``recall``.
+        task: measure only questions of these tasks.
+        samples_per_bin, questions_per_document, seed: values that override the study's.
         replicates: how often to ask each question, each time in other words.
         prompt: a file with the prompt's template.
         score: ``em``, ``f1``, ``contained``, or a scorer's name.
         tolerance: drop from the baseline that still counts as safe, .05 to .5.
-        campaign: the current one when None.
-        budget_usd: most to spend, USD; the study's own when None.
+        campaign: name of the campaign; None for the current one.
+        budget_usd: spending limit in USD; None for the study's.
         yes: go ahead if the estimate is unknown, or above the study's limit for asking first.
-        trust: let a study file from elsewhere read files outside of its folder.
+        trust: let a study file from elsewhere read files outside its folder.
         on_progress: called with the model's name while its calls run; None shows a progress bar.
 
     Raises:
-        ContextCliffError: one sentence; nothing measured is lost. `DataError`: ``study`` names
-            nothing that is there. `BudgetError`: the cost needs ``yes`` or ``budget_usd``.
+        ContextCliffError: measuring failed; nothing measured is lost. `DataError`: ``study`` does
+            not exist. `BudgetError`: the cost needs ``yes`` or ``budget_usd``.
     """
     from contextcliff_dagster.cli.display.output import ProgressBar, dagster_log
     from contextcliff_dagster.cli.study_selection import (
@@ -144,29 +144,29 @@ def profile(
     else:
         chosen = choose_study(options)
         campaign = campaign or campaign_shared(chosen, options, store)
-    asked = as_asked(chosen, options)
+    requested = as_asked(chosen, options)
     with dagster_log(False):
         from contextcliff_dagster.experiments.common.preparation import find_frozen
         from contextcliff_dagster.inference.spending import Budget
         from contextcliff_dagster.run.study import prepare_study, profile_study
 
         if given_study is None:
-            asked = agreed(asked, options, frozen=find_frozen(asked, store) is not None)
-        prepared = prepare_study(asked, campaign=campaign, store=store)
+            frozen = find_frozen(requested, store) is not None
+            requested = agreed(requested, options, frozen=frozen)
+        prepared = prepare_study(requested, campaign=campaign, store=store)
         if given_study is None:
-            keep_definition(chosen.with_leave(asked.leave), store)
+            keep_definition(chosen.with_leave(requested.leave), store)
         limit = budget_usd if budget_usd is not None else chosen.budget.usd
         _refuse_unasked_cost(prepared, limit, yes=yes)
-        budget = Budget(usd=limit)
         with ProgressBar() as bar:
             done = profile_study(
-                asked,
+                requested,
                 campaign=campaign,
-                budget=budget,
+                budget=Budget(usd=limit),
                 on_progress=on_progress or bar,
                 store=store,
             )
-    return study_results(done, store, asked.models)
+    return study_results(done, store, requested.models)
 
 
 def study_results(done: Profiled, store: Store, models: Sequence[str]) -> StudyResults:
@@ -233,7 +233,7 @@ def _options(study: Study | str | Path, **given: Any) -> StudyOptions:
             "names your own data."
         )
     if not given["models"]:
-        raise DataError(f"{text} needs a model to be asked about it; name one with model=.")
+        raise DataError(f"{text} needs a model to be asked about it; choose one with model=.")
     return StudyOptions(None, data=text, **given)
 
 
@@ -250,9 +250,7 @@ def _texts(name: str, value: Names | None) -> tuple[str, ...]:
 
 
 def _refuse_unasked_cost(prepared: Prepared, limit: float | None, *, yes: bool) -> None:
-    """Raises:
-    BudgetError: without ``yes``, the cost is unknown or above the study's limit for asking first.
-    """
+    """Raise BudgetError if the cost is unknown or above the study's limit, unless ``yes``."""
     from contextcliff_dagster.cli.display.output import money
 
     usd, first = prepared.estimate.usd or 0.0, prepared.study.budget.confirm_above_usd

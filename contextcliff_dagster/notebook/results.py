@@ -1,7 +1,7 @@
-"""Results of `analyze` and `profile`, which display, draw and write themselves.
+"""Results of `analyze` and `profile`, with methods to display, draw and write them.
 
-In a notebook they are one block of HTML, self-contained and without a script. Its text takes the
-notebook's own colours, light or dark; the picture is on white in both.
+A notebook shows a result as one self-contained block of HTML without scripts. The text uses the
+notebook's colours, light or dark; the picture always has a white background.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.reporting.report_files import ReportFiles
 
 _SIZE, _TALL = (9.0, 4.4), (9.0, 6.2)
-"""Inches: as wide as a notebook's column."""
+"""Figure sizes in inches, as wide as a notebook's column."""
 _COLOURS = 64
 
 
@@ -60,7 +60,7 @@ def plot_results(results: Sequence[Result], ax: Axes | None) -> tuple[Figure, Ax
 
 
 def results_png(results: Sequence[Result]) -> bytes:
-    """The same as PNG, without a figure that stays open."""
+    """Return the picture of the results as PNG, without leaving a figure open."""
     from contextcliff_dagster.reporting.figures.house import png_bytes, styled
     from contextcliff_dagster.reporting.figures.report_figure import draw_scores
 
@@ -93,7 +93,7 @@ def plot_comparison(
 
 
 def comparison_png(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> bytes:
-    """The same as PNG, without a figure that stays open."""
+    """Return the picture of a comparison as PNG, without leaving a figure open."""
     from contextcliff_dagster.reporting.figures.house import png_bytes, styled
 
     with styled():
@@ -127,7 +127,7 @@ def records_of_all(results: Sequence[Result]) -> pd.DataFrame | None:
 
 
 def _page(inches: tuple[float, float]) -> Figure:
-    """Return a white figure with its own canvas, which measures texts."""
+    """Return a white figure with its own canvas, which is needed to measure texts."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -144,14 +144,14 @@ def _figure_of(ax: Axes) -> Figure:
 
 
 _MOST_SHOWN = 12
-"""Most models with their own paragraph; for more, a table gives the same facts."""
+"""Maximum number of models in the picture's alternative text."""
 _CARD = "max-width:56rem;font-family:system-ui,sans-serif;line-height:1.45;overflow-wrap:anywhere"
 _BIG = "font-size:1.25em;font-weight:600;margin:.2em 0"
 _IMAGE = "width:100%;height:auto;background:#fff;border-radius:6px;margin:.4em 0"
 
 
 def results_html(results: Sequence[Result]) -> str:
-    """Return the caps, the verdicts, the picture, and the notes of the analysis."""
+    """Return HTML with the caps, the verdicts, the picture, and the notes of the analysis."""
 
     if not results:
         return "<p>No results.</p>"
@@ -164,7 +164,7 @@ def results_html(results: Sequence[Result]) -> str:
 
 
 def comparison_html(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> str:
-    """Return the comparison in one sentence, the picture, and the notes of the analysis."""
+    """Return HTML with the comparison in one sentence, the picture, and the analysis notes."""
 
     names = f"{comparison.b.name} vs. {comparison.a.name}"
     how = "paired by example" if comparison.paired else "unpaired: different documents"
@@ -185,7 +185,7 @@ def written(results: Sequence[Result], folder: Path) -> ReportFiles:
     from contextcliff_dagster.reporting.report_files import write_report
     from contextcliff_dagster.store import slug, write_result
 
-    cliffs = [one.cliffs for one in results]
+    cliffs = [result.cliffs for result in results]
     title = f"Scores of {', '.join(result.model for result in cliffs[:4])}"
     files = write_report(cliffs, records_of_all(results), folder, title=title)
     for result in cliffs:
@@ -288,17 +288,17 @@ class Result(Shown):
 
     @property
     def name(self) -> str:
-        """The model's name, as given."""
+        """Return the model's name, as given."""
         return self.cliffs.model
 
     @property
     def verdict(self) -> Verdict:
-        """What the length axis shows, for example ``cliff`` or ``stable``."""
+        """Return the verdict, for example ``cliff`` or ``stable``."""
         return self.cliffs.verdict
 
     @property
     def safe_cap_tokens(self) -> int | None:
-        """The longest document that is safe, in tokens; None if no length is."""
+        """Return the length of the longest safe document in tokens; None if no length is safe."""
         from contextcliff_dagster.reporting.wording import deciding_cap
 
         return deciding_cap(self.cliffs)
@@ -328,7 +328,7 @@ class Result(Shown):
 
 
 class Results(Shown, Mapping[str, Result]):
-    """Results by the model's name, in the order of the names."""
+    """A mapping of model names to results."""
 
     def __init__(self, results: Mapping[str, Result]) -> None:
         self._results = dict(results)
@@ -371,4 +371,4 @@ def only(results: Results) -> Result:
     if len(results) == 1:
         return next(iter(results.values()))
     names = ", ".join(results) or "none"
-    raise DataError(f"One model is needed and there are {len(results)} ({names}); name one.")
+    raise DataError(f"One model is needed, but there are {len(results)} ({names}); choose one.")

@@ -1,7 +1,7 @@
-"""The reference models' weights and the truth about them, as shipped with the package.
+"""The reference models' weights and ground-truth cards, as shipped with the package.
 
-A card holds the measured curve of accuracy over document length. It is what the instrument is
-checked against: only tests and the report's own check read it, never the analysis.
+A card holds the measured curve of accuracy over document length. Results are checked against it, so
+only tests and the report's own check read it, never the analysis.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ REFERENCE_MODELS = ("reference-short", "reference-long")
 class CardPoint:
     """Exact match over `n` documents of one length.
 
-    `length_tokens` counts the document alone; `correct` of `n` answers were right to the last
-    token, end token included; `low` and `high` are the 95% interval (Wilson) of their share.
-    `inter_evidence_tokens` is the mean distance of the two records (level 2 only).
+    `length_tokens` counts the document alone. `correct` of `n` answers were right to the last
+    token, end token included; `low` and `high` are the 95% interval (Wilson) of that share.
+    `inter_evidence_tokens` is the mean distance between the two records (level 2 only).
     """
 
     length_tokens: int
@@ -34,10 +34,10 @@ class CardPoint:
 
 @dataclass(frozen=True, slots=True)
 class LevelCurve:
-    """The curve of one level by increasing length, and what follows from it.
+    """Accuracy of one level by increasing length, and the figures derived from it.
 
-    `plateau`: mean exact match over the lengths below 0.8 x the training length. `l70_tokens` and
-    `l50_tokens`: document length at which the curve, made monotone (isotonic regression) and
+    `plateau`: mean exact match over lengths below 0.8 x the training length. `l70_tokens` and
+    `l50_tokens`: document lengths at which the curve, made monotone (isotonic regression) and
     interpolated in log length, has lost 30% and 50% of the plateau.
     """
 
@@ -51,10 +51,10 @@ class LevelCurve:
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """What a reference model can do, and how it was trained.
+    """A reference model's accuracy curves, and how it was trained and measured.
 
-    `training` holds the facts of the run (recipe, ancestry, warm start, seed, steps, tokens,
-    seconds), `measured` those of the measurement (documents a length, seed, seconds).
+    `training` describes the training run (recipe, ancestry, warm start, seed, steps, tokens,
+    seconds), `measured` the measurement (documents per length, seed, seconds).
     """
 
     name: str
@@ -67,7 +67,7 @@ class ModelCard:
     levels: tuple[LevelCurve, ...]
 
     def level(self, level: int) -> LevelCurve:
-        """The curve of a level. Raises KeyError where the card has none."""
+        """Return the curve of a level; raise KeyError if the card has none."""
         for curve in self.levels:
             if curve.level == level:
                 return curve
@@ -75,24 +75,24 @@ class ModelCard:
 
 
 def weights_path(name: str) -> Path:
-    """Folder of a reference model (weights, configuration, tokenizer, card).
+    """Return a reference model's folder (weights, configuration, tokenizer, card).
 
-    Raises ValueError for a name that is no reference model.
+    Raises ValueError if there is no reference model of that name.
     """
     if name not in REFERENCE_MODELS:
         raise ValueError(
-            f"There is no reference model {name!r}; there are {' and '.join(REFERENCE_MODELS)}."
+            f"There is no reference model {name!r}; choose {' or '.join(REFERENCE_MODELS)}."
         )
     return Path(__file__).parent / "weights" / name
 
 
 def load_card(name: str) -> ModelCard:
-    """The card of a reference model. Raises ValueError for a name that is no reference model."""
+    """Return a reference model's card; raise ValueError if there is no model of that name."""
     return read_card(weights_path(name))
 
 
 def read_card(folder: Path) -> ModelCard:
-    """Read card.json, as `measure` writes it, and training.json, as `train` does."""
+    """Return the card from card.json (written by `measure`) and training.json (by `train`)."""
     raw = json.loads((folder / "card.json").read_text())
     training = json.loads((folder / "training.json").read_text())
     levels = tuple(

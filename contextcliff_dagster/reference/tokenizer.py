@@ -1,4 +1,4 @@
-"""The reference models' tokenizer: byte-level BPE with merges that are written down, not learned.
+"""The reference models' tokenizer: byte-level BPE with hand-written instead of learned merges.
 
 Vocabulary: the 256 bytes (any text encodes and round-trips), every pair and triple of digits, so
 that digits group in threes from the left as in current large models, the ledgers' field names as
@@ -30,23 +30,23 @@ CHAT_TEMPLATE = """\
 
 
 def render_chat(messages: Sequence[Mapping[str, str]], *, continue_final: bool = False) -> str:
-    """The chat template in plain Python, for engines without Jinja.
+    """Render the chat template in plain Python, for engines without Jinja.
 
-    `messages` are dicts of `role` (system, user, assistant) and `content`. The result ends with
-    the assistant's turn opened, or, with `continue_final`, inside the final assistant message
-    (answer prefill). Raises ValueError for a role that the models do not know.
+    `messages` are dicts with `role` (system, user, assistant) and `content`. The result ends with
+    an open assistant turn or, with `continue_final`, inside the final assistant message (answer
+    prefill). Raises ValueError for an unknown role.
     """
     text = ""
     for message in messages:
         role = message["role"]
         if role not in ("system", "user", "assistant"):
-            raise ValueError(f"The reference models know no role {role!r}.")
+            raise ValueError(f"The reference models have no role {role!r}.")
         text += f"<|{role}|>{message['content']}" + ("" if role == "user" else END)
     return text.removesuffix(END) if continue_final else text + ASSISTANT
 
 
 def _byte_symbols() -> dict[int, str]:
-    """Byte -> the printable character that represents it (GPT-2's table)."""
+    """Return byte -> the printable character that represents it (GPT-2's table)."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     symbols = {byte: chr(byte) for byte in printable}
     others = (byte for byte in range(256) if byte not in symbols)
@@ -55,7 +55,7 @@ def _byte_symbols() -> dict[int, str]:
 
 
 def vocabulary() -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """Token -> id, and the merges in order of rank."""
+    """Return the vocabulary (token -> id) and the merges in order of rank."""
     symbols = _byte_symbols()
     tokens = list(SPECIALS) + [symbols[byte] for byte in range(256)]
     merges: list[tuple[str, str]] = []
@@ -64,7 +64,7 @@ def vocabulary() -> tuple[dict[str, int], list[tuple[str, str]]]:
     rank = {a + b: n for n, (a, b) in enumerate(pairs)}
     merges.extend(pairs)
     for a, b, c in itertools.product(digits, repeat=3):
-        # BPE applies the lower-ranked pair first, so that is the pair a triple is merged from.
+        # BPE applies the lower-ranked pair first, so a triple is merged from that pair.
         merges.append((a + b, c) if rank[a + b] <= rank[b + c] else (a, b + c))
     for name in NAMES:
         spelled = [symbols[byte] for byte in name.encode()]

@@ -1,22 +1,22 @@
 """Warehouse ledgers of natural length: the documents and questions of the reference standard.
 
-A ledger is one day of a warehouse, one record a line. Most records state the stock of an item,
+A ledger is one day of a warehouse, one record per line. Most records state the stock of an item;
 some name the item that substitutes for another:
 
     Ledger of day 217
      SKU-482 qty=937915
      SKU-036 sub=482;
 
-A document is generated whole: its length is the outcome of how many records the day had. Nothing is
-ever cut or padded, and no needle is inserted: every record could have been asked for.
+A document is generated whole; its length follows from the day's number of records. Nothing is cut
+or padded, and no needle is inserted: any record can be asked for.
 
 Level 1 (`lookup`) asks for an item with a stock record; the answer is the quantity. Level 2
 (`two_hop`) asks for an item that has a substitute; the answer spells both steps, the substitute
-and its quantity (`482; qty=937915`). Both are asked in the same words of the same documents.
+and its quantity (`482; qty=937915`). Both use the same wording and the same documents.
 
 Under the reference tokenizer every record has `TOKENS_PER_RECORD` tokens and the header
-`HEADER_TOKENS`, so that the length of a document in tokens is known without counting, and the
-distance from key to value is the same in a record as from the question's key to the answer.
+`HEADER_TOKENS`, so a document's length in tokens is known without counting. A record's key and
+value are as far apart as the question's key and the answer.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from numpy.typing import NDArray
 HEADER_TOKENS = 3
 TOKENS_PER_RECORD = 6
 KEYS = 1_000
-"""Distinct item keys: the numbers of three digits, each one token."""
+"""Number of distinct item keys: all three-digit numbers, each one token."""
 MAX_RECORDS = 983
-"""Records of the longest ledger, 5,901 tokens: keys are unique within a document."""
+"""Records of the longest ledger (5,901 tokens); keys are unique within a document."""
 MIN_RECORDS = 6
 SUBSTITUTE_SHARE = 0.15
-"""Share of a ledger's records that name a substitute instead of a quantity (at least one does)."""
+"""Share of a ledger's records that name a substitute, not a quantity (at least one record)."""
 WORDINGS = ("Find", "Report", "State")
-"""The instruction words that the models are trained on; the first is the default."""
+"""Instruction words that the models are trained on; the first is the default."""
 
 Task = Literal["lookup", "two_hop"]
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerQuestion:
-    """One question over one ledger.
+    """A question about a ledger.
 
-    `answers` are the accepted answers; the first is the form that the reference models are trained
-    to give. `evidence_position` is where the record with the quantity begins, in tokens from the
-    start of the document over the document's tokens, 0 <= x < 1. `inter_evidence_tokens` is the
-    distance in tokens between the starts of the two records that a `two_hop` question needs.
-    `evidence` are the records that it needs, [start, end) in characters of the document.
+    `answers` are the accepted answers; the first has the form that the reference models are trained
+    to give. `evidence_position` is the start of the record with the quantity, as a share of the
+    document's tokens, 0 <= x < 1. `inter_evidence_tokens` is the distance in tokens between the
+    starts of the two records that a `two_hop` question needs. `evidence` are the records needed, as
+    [start, end) in characters of the document.
     """
 
     question: str
@@ -67,7 +67,7 @@ class LedgerQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """A whole document, its length in tokens of the reference tokenizer, and its questions."""
+    """A complete document, its length in reference tokens, and its questions."""
 
     document_id: str
     text: str
@@ -77,12 +77,12 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class LedgerArrays:
-    """`n` ledgers of `r` records each, as arrays: what training reads, and what text is made from.
+    """`n` ledgers of `r` records each, as arrays for training and for generating text.
 
-    `day` (n,): 0..999. `key` (n, r): 0..999, unique along a row. `is_substitute` (n, r): the record
-    names a substitute. `target` (n, r): for a substitute, the index of the record with the
-    quantity; otherwise the record's own index. `quantity` (n, r, 2): the two groups of three digits
-    of the quantity (unused where `is_substitute`).
+    `day` (n,): 0..999. `key` (n, r): 0..999, unique within a row. `is_substitute` (n, r): whether
+    the record names a substitute. `target` (n, r): for a substitute, the index of the record with
+    the quantity; otherwise the record's own index. `quantity` (n, r, 2): the quantity's two groups
+    of three digits (unused if `is_substitute`).
     """
 
     day: NDArray[np.int64]
@@ -93,12 +93,12 @@ class LedgerArrays:
 
 
 def ledger_tokens(records: int) -> int:
-    """Length in tokens (reference tokenizer) of a ledger of so many records."""
+    """Return the length in reference tokens of a ledger with `records` records."""
     return HEADER_TOKENS + TOKENS_PER_RECORD * records
 
 
 def records_for_tokens(tokens: float) -> int:
-    """Number of records of the longest ledger with at most `tokens` tokens."""
+    """Return the number of records of the longest ledger with at most `tokens` tokens."""
     return math.floor((tokens - HEADER_TOKENS) / TOKENS_PER_RECORD)
 
 
@@ -143,8 +143,8 @@ def _ledger(rng: np.random.Generator, records: int, per_level: int) -> Ledger:
     questions = []
     for level in (1, 2):
         candidates = np.flatnonzero(arrays.is_substitute[0] == (level == 2))
-        asked = rng.choice(candidates, min(per_level, candidates.size), replace=False)
-        for index in asked.tolist():
+        chosen = rng.choice(candidates, min(per_level, candidates.size), replace=False)
+        for index in chosen.tolist():
             at = target[index]
             amount, two = quantity[at], level == 2
             both_steps = (f"{key[at]:03d}; qty={amount}", f"qty={amount}", amount)
@@ -172,10 +172,10 @@ def _ledger(rng: np.random.Generator, records: int, per_level: int) -> Ledger:
 def generate_ledger(
     seed: int, records: int | None = None, *, questions_per_level: int = 1
 ) -> Ledger:
-    """One ledger; the same arguments give the same bytes.
+    """Generate one ledger; the same arguments give the same bytes.
 
-    Without `records` their number is drawn log-uniformly over all lengths. Raises ValueError for a
-    number of records that no ledger has.
+    Without `records`, their number is drawn log-uniformly over all lengths. Raises ValueError if
+    `records` is out of range.
     """
     rng = np.random.default_rng(seed)
     if records is None:
@@ -184,8 +184,8 @@ def generate_ledger(
 
 
 def _draw_records(rng: np.random.Generator, low: int, high: int) -> int:
-    drawn = math.exp(rng.uniform(math.log(low), math.log(high + 1)))
-    return min(max(int(drawn), low), high)
+    records = math.exp(rng.uniform(math.log(low), math.log(high + 1)))
+    return min(max(int(records), low), high)
 
 
 def iter_ledgers(
@@ -196,10 +196,10 @@ def iter_ledgers(
     *,
     questions_per_level: int = 1,
 ) -> Iterator[Ledger]:
-    """`n_documents` ledgers whose lengths, log-uniform, lie in min_tokens..max_tokens (inclusive).
+    """Yield `n_documents` ledgers of log-uniform length in min_tokens..max_tokens (inclusive).
 
-    Document i depends on `seed` and i alone, so that a longer corpus begins with the shorter one.
-    Raises ValueError where no ledger has such a length.
+    Document i depends only on `seed` and i, so a longer corpus begins with the shorter one. Raises
+    ValueError if no ledger has a length in that range.
     """
     low = max(MIN_RECORDS, -((HEADER_TOKENS - min_tokens) // TOKENS_PER_RECORD))
     high = min(MAX_RECORDS, records_for_tokens(max_tokens))

@@ -1,4 +1,4 @@
-"""Shared index of caps of gallery and atlas, with filters, as HTML and Markdown."""
+"""Filterable index of safe caps, shared by the gallery and the atlas, as HTML and Markdown."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from contextcliff_dagster.store import write_atomic
 class Entry(NamedTuple):
     """A cap in the table.
 
-    ``page``: of the site, without suffix. ``picks``: values for the filters, model and task among
-    them. ``facts``: qualifiers that always accompany the cap; ``origin`` stands on the page alone.
+    ``page``: its page in the site, without suffix. ``picks``: filter values, including model and
+    task. ``facts``: qualifiers that always accompany the cap. ``origin``: shown on the page only.
     """
 
     page: str
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class CapsSite:
-    """An index of caps. ``mark``: its machine-readable file; its folder may be overwritten."""
+    """An index of caps. ``mark``: its machine-readable file; it marks a folder as overwritable."""
 
     title: str
     mark: str
@@ -49,14 +49,14 @@ class CapsSite:
     folds: Sequence[Fold]
     machine: Mapping[str, Any]
     sparse: bool = False
-    """Most models lack most tasks: each has one cell for all."""
+    """Whether most models lack most tasks; each model then has one cell for all its tasks."""
     below: str = ""
-    """HTML below the table."""
+    """HTML shown below the table."""
     suffix: str = "md"
-    """Of the pages that index.md leads to."""
+    """File suffix of the pages that index.md links to."""
 
     def write(self, folder: Path) -> Path:
-        """Write index.html, index.md and the file for machines; the path of the first.
+        """Write index.html, index.md and the machine-readable file; return the path of index.html.
 
         Raises:
             StoreError: the folder cannot be written.
@@ -79,11 +79,11 @@ class CapsSite:
         cells: dict[tuple[str, str], list[str]] = {}
         for tile in self.entries:
             model, task = (tile.picks[key] for key in PLACE)
-            named = " ".join(f'data-{key}="{text(value)}"' for key, value in tile.picks.items())
-            told = [*([task] if self.sparse else []), *tile.facts, *filter(None, [tile.origin])]
+            attrs = " ".join(f'data-{key}="{text(value)}"' for key, value in tile.picks.items())
+            facts = [*([task] if self.sparse else []), *tile.facts, *filter(None, [tile.origin])]
             cells.setdefault((model, columns[0] if self.sparse else task), []).append(
-                f'<div class="entry" {named}><a href="{text(tile.page)}.html">{text(tile.cap)}</a>'
-                f"{''.join(f'<span>{text(fact)}</span>' for fact in told)}</div>"
+                f'<div class="entry" {attrs}><a href="{text(tile.page)}.html">{text(tile.cap)}</a>'
+                f"{''.join(f'<span>{text(fact)}</span>' for fact in facts)}</div>"
             )
         around = '<div class="entries">{}</div>' if self.sparse else "{}"
         rows = "".join(
@@ -107,9 +107,9 @@ class CapsSite:
         menus = ""
         for name in self.entries[0].picks if self.entries else ():
             values = map(text, sorted({entry.picks[name] for entry in self.entries}))
-            every = "".join(f'<option value="{value}">{value}</option>' for value in values)
+            options = "".join(f'<option value="{value}">{value}</option>' for value in values)
             menus += f'<label>{name}<select name="{name}"><option value="">all</option>'
-            menus += f"{every}</select></label>"
+            menus += f"{options}</select></label>"
         return menus
 
     def _rows(self) -> DataTable:
@@ -129,6 +129,6 @@ PLACE = ("model", "task")
 
 
 def check_folder(folder: Path, mark: str, what: str) -> None:
-    """Raise a StoreError if ``folder`` holds a page that is no ``what``."""
+    """Raise StoreError if ``folder`` holds an index.html of anything but the site ``what``."""
     if (folder / "index.html").exists() and not (folder / mark).exists():
-        raise StoreError(f"{folder} holds a page that is no {what}; give another --output DIR.")
+        raise StoreError(f"{folder} holds a page that is not from the {what}; use --output DIR.")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class ComparisonFiles(NamedTuple):
-    """Where a comparison was written."""
+    """Paths of the files of a written comparison."""
 
     md: Path
     json: Path
@@ -51,13 +51,13 @@ class ComparisonFiles(NamedTuple):
 def write_comparison(
     comparison: Comparison, folder: Path, cliffs: Sequence[Cliffs | None]
 ) -> ComparisonFiles:
-    """Write ``comparison.md``, ``.json``, ``.html`` and ``.png``, each all at once.
+    """Write ``comparison.md``, ``.json``, ``.html`` and ``.png``, each atomically.
 
-    ``cliffs``: the results of A and B, or None, for their curves. Secrets of the environment and
-    absolute paths of this machine enter none of the files.
+    ``cliffs``: the results of A and B for their curves, each may be None. None of the files
+    contains secrets of the environment or absolute paths of this machine.
 
     Raises:
-        StoreError: they cannot be written.
+        StoreError: a file cannot be written.
     """
     from contextcliff_dagster.contracts.results import Comparison, from_json, to_json
     from contextcliff_dagster.reporting.figures.comparison import plot_shift
@@ -73,56 +73,56 @@ def write_comparison(
 
 
 def comparison_markdown(comparison: Comparison) -> str:
-    """The comparison as Markdown; the picture is expected next to it."""
+    """Return the comparison as Markdown; it links comparison.png next to it."""
     from contextcliff_dagster.reporting.markdown import as_page
 
     return as_page(comparison_page(comparison).flat())
 
 
 def comparison_html(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> str:
-    """The comparison as one HTML file: both curves to explore, and the difference."""
+    """Return the comparison as one HTML file: both interactive curves and the difference."""
     from contextcliff_dagster.reporting.html.picture import difference_html
     from contextcliff_dagster.reporting.html.render import blocks_html, html_page, sections_html
 
     page = comparison_page(comparison)
     (first, *others), folds = page
     above = [block for block in first.blocks if not isinstance(block, Figure)]
-    warned = sections_html(others)
+    warnings = sections_html(others)
     curves, picture = curves_html(cliffs, [comparison.a.name, comparison.b.name])
-    head = blocks_html(above) + warned + difference_html(comparison) + curves
+    head = blocks_html(above) + warnings + difference_html(comparison) + curves
     return html_page(str(first.title), head, folds, picture)
 
 
 def curves_html(
     cliffs: Sequence[Cliffs | None], names: Sequence[str]
 ) -> tuple[str, Interactive | None]:
-    """Interactive picture of the available ``cliffs``, by ``names``, and its data."""
+    """Return the interactive picture of ``cliffs``, labelled by ``names``, and its data."""
     from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
     from contextcliff_dagster.reporting.html.payload import NO_EVIDENCE, payload_of
     from contextcliff_dagster.reporting.html.picture import picture_html
     from contextcliff_dagster.reporting.html.render import Interactive
 
     clean = for_readers()
-    there = [
+    results = [
         from_json(Cliffs, clean(to_json(replace(result, model=name))))
         for name, result in zip(names, cliffs, strict=True)
         if result is not None
     ]
-    if not there:
+    if not results:
         return "", None
-    return picture_html(there), Interactive(payload_of(there, NO_EVIDENCE, str))
+    return picture_html(results), Interactive(payload_of(results, NO_EVIDENCE, str))
 
 
 def comparison_page(comparison: Comparison) -> Page:
-    """Sentence, picture and the two sides; then the bins, and the meaning of the intervals."""
+    """Return the page: sentence, picture and a table of both sides, then folds with the bins."""
     a, b, caps, overall = comparison.a, comparison.b, comparison.caps, comparison.overall
-    same = "the same" if comparison.paired else "different ones"
+    relation = "the same" if comparison.paired else "different ones"
     rows: list[list[Cell]] = [
         ["name", Code(a.name), Code(b.name), ""],
         [
             "examples (documents)",
             *(f"{side.n:,} ({side.n_documents:,})" for side in (a, b)),
-            same,
+            relation,
         ],
         ["verdict", a.verdict or "none", b.verdict or "none", ""],
         [
@@ -169,9 +169,9 @@ def comparison_page(comparison: Comparison) -> Page:
     ]
     columns = ["bin", "tokens", "n", "mean A", "mean B", "difference", "p (adjusted)"]
     by_bin = Section("Bins", [DataTable(columns, bins, right=()), Paragraph(note)], 3)
-    warned = [Section("Warnings", [Bullets(list(comparison.warnings))])]
+    warnings = [Section("Warnings", [Bullets(list(comparison.warnings))])]
     first = Section(f"{b.name} vs. {a.name}", head, 1)
-    others = warned if comparison.warnings else []
+    others = warnings if comparison.warnings else []
     folds = [Fold("How sure is it?", [by_bin])]
     if comparison.kv is not None:
         head[1:1] = [Paragraph(sentence) for sentence in kv_sentences(comparison)]
@@ -180,7 +180,7 @@ def comparison_page(comparison: Comparison) -> Page:
 
 
 def difference_words(row: Differing | DifferingBin) -> str:
-    """The difference with its interval."""
+    """Return the difference of a row with its interval."""
     return with_limits(row.difference, row.ci_low, row.ci_high)
 
 

@@ -1,4 +1,4 @@
-"""The error rates of a design in words and as a table."""
+"""Simulated error rates of a study design, in words and as a table."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 from contextcliff_dagster.reporting.wording import count, level, number, score
 
 _COARSE = 0.1
-"""Limits that lie so far above the nominal error rate say too little."""
+"""Largest excess of an upper limit over the nominal error rate that still counts as precise."""
 _GOOD_POWER, _FAIR_POWER = 0.9, 0.7
 
 TABLE_COLUMNS = ("planted", "runs", "found", "unsafe cap", "no cap", "cap / truth", "location held")
 
 
 def rate(share: Mapping[str, Any]) -> str:
-    """``0.04 [0.02, 0.08]``; empty where no simulation counts."""
+    """Return a rate with its interval, ``0.04 [0.02, 0.08]``; empty if nothing was simulated."""
     if number(share["value"]) is None:
         return ""
     return f"{score(share['value'])} [{score(share['low'])}, {score(share['high'])}]"
 
 
 def design_words(result: Mapping[str, Any]) -> str:
-    """``10 bins x 20, 0/1 scores, baseline 0.55, correlation 0.15``."""
+    """Return the design: ``10 bins x 20, 0/1 scores, baseline 0.55, correlation 0.15``."""
     design = result["design"]
     scores = "0/1 scores" if design["binary"] else "graded scores"
     if design["replicates"] > 1:
@@ -35,7 +35,7 @@ def design_words(result: Mapping[str, Any]) -> str:
 
 
 def quote(result: Mapping[str, Any]) -> str:
-    """The one sentence of the study's report."""
+    """Return the sentence on error rates that the study's report quotes."""
     return (
         f"By simulation of this design ({count(result['simulations'], 'run')}; "
         f"{design_words(result)}): false alarms {rate(result['false_alarms'])}, unsafe caps "
@@ -44,18 +44,18 @@ def quote(result: Mapping[str, Any]) -> str:
 
 
 def conclusion(result: Mapping[str, Any]) -> str:
-    """One sentence: whether the numbers are safe to use, and which drops the design can show."""
+    """Return one sentence on whether the design keeps its error rates and what it can detect."""
     alarms, unsafe, power = (result[name] for name in ("false_alarms", "unsafe", "power"))
     reach = next(row for row in result["planted"] if row["kind"] == "step")["cap"]["median"]
-    promised = 1.0 - result["confidence"]
+    nominal = 1.0 - result["confidence"]
     if None in (alarms["value"], unsafe["value"], power["value"]):
         return "Too few simulations for a conclusion: use 20 or more."
     runs = count(result["simulations"], "simulation")
-    if max(alarms["low"], unsafe["low"]) > promised:
-        safe = f"This design errs more often than the {level(promised)} it promises"
+    if max(alarms["low"], unsafe["low"]) > nominal:
+        safe = f"This design errs more often than its nominal {level(nominal)}"
     else:
-        safe = f"this design keeps to {level(promised)} of errors"
-        few = max(alarms["high"], unsafe["high"]) > promised + _COARSE
+        safe = f"this design errs at most {level(nominal)} of the time"
+        few = max(alarms["high"], unsafe["high"]) > nominal + _COARSE
         safe = f"{runs} are too few to show whether {safe}" if few else f"In {runs}, {safe}"
     if power["value"] >= _GOOD_POWER:
         finds = "it finds"
@@ -71,7 +71,7 @@ def conclusion(result: Mapping[str, Any]) -> str:
 
 
 def table_rows(result: Mapping[str, Any]) -> list[list[str]]:
-    """Cells of the table, narrow enough for a terminal; caps with their quartiles."""
+    """Return the table's cells, narrow enough for a terminal; caps come with quartiles."""
     rows = []
     for row in result["planted"]:
         cap = row["cap"]
@@ -88,13 +88,13 @@ def table_rows(result: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _drop(result: Mapping[str, Any]) -> float:
-    least, _ = next(row for row in result["planted"] if row["kind"] == "step")["drop"]
-    return float(least)
+    smallest, _ = next(row for row in result["planted"] if row["kind"] == "step")["drop"]
+    return float(smallest)
 
 
 def _name(row: Mapping[str, Any]) -> str:
     if row["kind"] == "flat":
         return "flat: false alarms"
-    least, most = (level(round(drop, 2)) for drop in row["drop"])
+    low, high = (level(round(drop, 2)) for drop in row["drop"])
     name = {"ramp": "ramps", "dip": "dips"}.get(row["kind"], row["kind"])
-    return f"{name} {least if least == most else f'{least} to {most}'}"
+    return f"{name} {low if low == high else f'{low} to {high}'}"

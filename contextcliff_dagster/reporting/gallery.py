@@ -1,4 +1,4 @@
-"""A static site over many studies: caps of every model and task, each leading to its report."""
+"""Static site over many studies: a cap for every model and task, linked to its report."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ MARK = "gallery.json"
 _WORDS = (
     "A safe cap is the largest document up to which the score is, with the stated confidence, "
     "within the stated tolerance of the score on short documents. It holds for its task and "
-    "serving configuration, and moves with the number of examples: this is no ranking, and caps "
+    "serving configuration, and moves with the number of examples: this is not a ranking, and caps "
     "of different tasks or tokenizers are not comparable."
 )
 
 
 class Entry(NamedTuple):
-    """One model of an archived study. ``page``: its report without suffix, relative to the site.
+    """One model of an archived study. ``page``: path of its report in the site, without suffix.
 
     ``archive``, ``sha256``: name and hash of the exported file.
     """
@@ -47,7 +47,7 @@ class Entry(NamedTuple):
 
 
 def write_gallery(entries: Sequence[Entry], folder: Path) -> Path:
-    """Write index.html, index.md and gallery.json over ``entries``; their reports are there.
+    """Write index.html, index.md and gallery.json for ``entries``; return the path of index.html.
 
     Raises:
         StoreError: the folder cannot be written.
@@ -62,7 +62,7 @@ def write_gallery(entries: Sequence[Entry], folder: Path) -> Path:
         [*filter(None, words)],
         [_shown(entry, twice=times[_measurement(entry.result)] > 1) for entry in ordered],
         [Fold("Provenance", [sources])],
-        {"results": [*map(_machine, ordered)]},
+        {"results": [*map(_machine_entry, ordered)]},
     ).write(folder)
 
 
@@ -75,7 +75,7 @@ def _measurement(result: Cliffs) -> tuple[str | None, ...]:
 
 
 def _shown(entry: Entry, *, twice: bool) -> caps_site.Entry:
-    """``twice``: there are two states of its campaign."""
+    """Return the table entry; ``twice``: name the archive, because two hold this campaign."""
     result = entry.result
     cap = result.safe_cap_tokens
     picks = dict(zip(caps_site.PLACE, _place(result), strict=True))
@@ -89,7 +89,7 @@ def _shown(entry: Entry, *, twice: bool) -> caps_site.Entry:
 
 
 def _facts(result: Cliffs) -> list[str]:
-    """Verdict, intervals, n, and what it is a cap of."""
+    """Return the facts shown with a cap: verdict, reason or midpoint, baseline, n, tokenizer."""
     base, cliff = result.baseline, result.cliff
     mean = estimate(base.mean, base.ci_low, base.ci_high)
     facts = [VERDICT_PHRASE[result.verdict]]
@@ -112,7 +112,7 @@ def _sources(entries: Sequence[Entry]) -> list[Any]:
             Code(f"contextcliff import {shlex.quote(archive)}"),
             " and ",
             Code(f"contextcliff report {study} --campaign {campaign}"),
-            " make the report again (sha256 ",
+            " rebuild the report (sha256 ",
             Code(sha256),
             ").",
         ]
@@ -121,7 +121,7 @@ def _sources(entries: Sequence[Entry]) -> list[Any]:
     return [Bullets(items)]
 
 
-def _machine(entry: Entry) -> dict[str, Any]:
+def _machine_entry(entry: Entry) -> dict[str, Any]:
     r = entry.result
     return {
         "model": r.model,

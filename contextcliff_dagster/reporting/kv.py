@@ -1,4 +1,4 @@
-"""KV policies in reports: the savings of one against another, and all of a model side by side."""
+"""KV-cache policies in reports: one policy against another, and all policies of a model."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ QUANTITY_NAMES: dict[Quantity, str] = {
 
 
 def kv_sections(kv: KvComparison) -> list[Section]:
-    """Return sections on a comparison of two KV policies beside the score, level 3."""
+    """Return the level-3 sections of a KV comparison: equal score, memory and times."""
     windows: list[list[Cell]] = [
         [
             f"{window.from_tokens:,} to {window.to_tokens:,}",
@@ -76,20 +76,20 @@ def kv_sections(kv: KvComparison) -> list[Section]:
 
 
 def kv_sentences(comparison: Comparison) -> list[str]:
-    """Return sentences on memory and cap for a comparison of two KV policies; none for others."""
+    """Return sentences on the score and cap of two KV policies; none for other comparisons."""
     if comparison.kv is None:
         return []
     return [comparison.kv.sentence, *filter(None, [cap_sentence(comparison)])]
 
 
 def cap_sentence(comparison: Comparison) -> str | None:
-    """Return a sentence on B's safe cap against A's baseline and its own; None without either."""
+    """Return a sentence on B's cap against either baseline; None if a cap is missing."""
     kv, own_cap = comparison.kv, comparison.caps.b_tokens
     if kv is None or kv.cap is None or own_cap is None:
         return None
     a = KvPolicy("", kv.policy_a, kv.budget_a)
-    whole = "the whole cache" if a.keeps_all else a.label
-    against = f"Against the baseline of {whole} ({score(kv.cap.baseline)}), "
+    label = "the whole cache" if a.keeps_all else a.label
+    against = f"Against the baseline of {label} ({score(kv.cap.baseline)}), "
     if kv.cap.tokens == own_cap:
         return f"{against}the safe cap is {own_cap:,} tokens, the same as against its own baseline."
     safe = "no length is safe"
@@ -99,7 +99,7 @@ def cap_sentence(comparison: Comparison) -> str | None:
 
 
 def cost_blocks(kv: KvComparison) -> list[Block]:
-    """Return the table of medians by bin."""
+    """Return a table of the memory and time medians by bin, and a note."""
     rows: list[list[Cell]] = [
         [
             QUANTITY_NAMES[cost.quantity],
@@ -137,7 +137,7 @@ TITLE = "KV policies"
 
 
 def policy_sections(families: Sequence[KvFamily]) -> list[Section]:
-    """Return a section for each model with several KV policies; none without such."""
+    """Return one section for each model that has several KV policies."""
     return [
         Section([f"{TITLE}: ", Code(family.base)], _blocks(family), first=True)
         for family in families
@@ -167,14 +167,14 @@ def _blocks(family: KvFamily) -> list[Block]:
     note = (
         "Each policy on the same examples as what it is compared with. What kvpress keeps is "
         "chosen before the question is known. Drops are scores of the whole cache less those of "
-        "the policy, with intervals over documents. A ratio below 1 means that a drop from the "
-        "own baseline comes earlier."
+        "the policy, with intervals over documents. A ratio below 1 means that the policy drops "
+        "from its own baseline at a shorter length."
     )
     return [*blocks, Paragraph(note)]
 
 
 def claims(compared: Sequence[tuple[KvMember, KvComparison]]) -> list[Text]:
-    """Return a sentence on each policy that is shown to be equal, and one on all others."""
+    """Return a sentence for each policy shown to score equally, and one for all others."""
     others = [
         member.kv.label + ("" if kv.saved_share is None else f" (saves {kv.saved_share:.0%})")
         for member, kv in compared
@@ -192,17 +192,17 @@ def claims(compared: Sequence[tuple[KvMember, KvComparison]]) -> list[Text]:
 
 
 def control(family: KvFamily) -> list[Text]:
-    """Return a sentence on the policies against `random`, the control, where it was measured."""
-    judged = [(m.kv.label, m.against_random) for m in family.members if m.against_random]
-    if not judged:
+    """Return sentences on the policies against the control `random`; none if not measured."""
+    tested = [(m.kv.label, m.against_random) for m in family.members if m.against_random]
+    if not tested:
         return []
-    better = [label for label, against in judged if against.better]
+    better = [label for label, against in tested if against.better]
     others = [
         f"{label} ({against.difference:+.2f} [{against.ci_low:+.2f}, {against.ci_high:+.2f}])"
-        for label, against in judged
+        for label, against in tested
         if not against.better
     ]
-    words: list[Text] = ["random keeps entries by lot: it is the control."]
+    words: list[Text] = ["The control, random, keeps randomly chosen entries."]
     if better:
         words.append(f"Better than random at the same budget: {', '.join(better)}.")
     if others:
@@ -217,7 +217,7 @@ def control(family: KvFamily) -> list[Text]:
 
 
 def own_caps(family: KvFamily) -> list[Text]:
-    """Return a sentence on the policies whose own caps are longer than those of the map."""
+    """Return a sentence on policies whose caps are longer against their own baselines, if any."""
     longer = [
         f"{m.kv.label} ({m.comparison.caps.b_tokens:,} tokens)"
         for m in family.members
@@ -229,7 +229,7 @@ def own_caps(family: KvFamily) -> list[Text]:
         return []
     return [
         "Caps here are measured against the baseline of the whole cache. Against their own "
-        f"baselines, these have longer ones: {', '.join(longer)}."
+        f"baselines, these policies have longer caps: {', '.join(longer)}."
     ]
 
 
@@ -248,8 +248,8 @@ def _drops(compared: Sequence[tuple[KvMember, Comparison]], tolerance: str) -> D
                 score(overall.mean_b),
                 Bracketed(drop),
                 tokens(member.cap_tokens, "none"),
-                Bracketed(_moved(member, comparison.loss_shift)),
-                Bracketed(_moved(member, comparison.midpoint_shift)),
+                Bracketed(_shift_words(member, comparison.loss_shift)),
+                Bracketed(_shift_words(member, comparison.midpoint_shift)),
                 tokens(comparison.kv.equal.tokens if comparison.kv else None, "none"),
             ]
         )
@@ -266,7 +266,7 @@ def _drops(compared: Sequence[tuple[KvMember, Comparison]], tolerance: str) -> D
     return DataTable(columns, rows, "Against the whole cache, all lengths together.", right=())
 
 
-def _moved(member: KvMember, shift: LossShift | None) -> str:
+def _shift_words(member: KvMember, shift: LossShift | None) -> str:
     if member.verdict == Verdict.FLOOR.value:
         return "at the floor"
     return "open" if shift is None else ratio_words(shift)
@@ -292,7 +292,7 @@ def _drops_over_length(compared: Sequence[KvComparison]) -> DataTable:
 
 
 def _costs(compared: Sequence[tuple[KvMember, Comparison]]) -> DataTable | None:
-    """Medians of the longest bin: what a policy saves where that matters most."""
+    """Return the longest bin's medians, where savings matter most; None without costs."""
     rows: list[list[Cell]] = []
     quantities = list(QUANTITY_NAMES)
     span = ""
@@ -304,9 +304,9 @@ def _costs(compared: Sequence[tuple[KvMember, Comparison]]) -> DataTable | None:
         by_quantity = {cost.quantity: cost for cost in costs if cost.bin == last}
         edges = next(iter(by_quantity.values()))
         span = f"{edges.edge_low:,} to {edges.edge_high:,} tokens"
-        whole = Code(comparison.kv.policy_a) if comparison.kv else None
-        if all(row[0] != whole for row in rows):
-            rows.insert(0, [whole, *_medians(by_quantity, quantities, "a")])
+        base_policy = Code(comparison.kv.policy_a) if comparison.kv else None
+        if all(row[0] != base_policy for row in rows):
+            rows.insert(0, [base_policy, *_medians(by_quantity, quantities, "a")])
         rows.append([Code(member.kv.label), *_medians(by_quantity, quantities, "b")])
     if not rows:
         return None
@@ -316,9 +316,9 @@ def _costs(compared: Sequence[tuple[KvMember, Comparison]]) -> DataTable | None:
 
 
 def _medians(
-    own: Mapping[Quantity, KvCost], quantities: Sequence[Quantity], side: Literal["a", "b"]
+    costs: Mapping[Quantity, KvCost], quantities: Sequence[Quantity], side: Literal["a", "b"]
 ) -> list[Cell]:
     return [
-        Bracketed(median_words(name, getattr(own[name], side) if name in own else None))
+        Bracketed(median_words(name, getattr(costs[name], side) if name in costs else None))
         for name in quantities
     ]

@@ -45,33 +45,33 @@ _LINE_START = re.compile(r"^([-+=]|\d+(?=[.)]))")
 
 
 def plain(text: Any) -> str:
-    """``text`` on one line with every character that Markdown or HTML would act on escaped.
+    """Return ``text`` on one line with all Markdown and HTML markup escaped.
 
-    Links are not made either: ``http\\://`` stays text.
+    Addresses do not become links: ``http\\://`` stays text.
     """
     return line_start(escaped(text))
 
 
 def escaped(text: Any) -> str:
-    """`plain` for text that begins no line: in a table's cell, or behind other text."""
+    """Return ``text`` escaped as by `plain`, for use inside a line, such as a table cell."""
     marked = _SPECIAL.sub(lambda m: "&lt;" if m[0] == "<" else "\\" + m[0], one_line(text))
     return isolated(marked)
 
 
 def line_start(line: str) -> str:
-    """``line`` so that its first characters make no list, heading or rule."""
+    """Escape the first characters of ``line`` that would start a list, heading or rule."""
     return _LINE_START.sub(lambda m: m[0] + "&#8203;" if m[0].isdigit() else "\\" + m[0], line)
 
 
 def one_line(text: Any) -> str:
-    """``text`` in printable characters with single spaces; a non-text is not stated."""
+    """Return ``text`` as printable characters with single spaces; None and NaN as "not stated"."""
     if text is None or (isinstance(text, float) and not math.isfinite(text)):
         return "not stated"
     return " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
 
 
 def code(text: Any) -> str:
-    """``text`` as a code span that no backtick in it can close."""
+    """Return ``text`` as a code span that no backtick inside it can close."""
     if text is None or not (line := one_line(text)):
         return "not stated"
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
@@ -82,9 +82,9 @@ def code(text: Any) -> str:
 def table(
     head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()
 ) -> list[str]:
-    """Lines of a table; cells are markup already. ``right``: columns aligned to the right.
+    """Return the lines of a table of Markdown cells; ``right``: right-aligned columns.
 
-    A pipe would end its cell, also inside code: tables read ``\\|`` as one.
+    Pipes are written as ``\\|``, because a pipe ends its cell even inside code.
     """
     numeric = set(right)
     marks = ["---:" if i in numeric else "---" for i in range(len(head))]
@@ -104,7 +104,7 @@ def as_page(sections: Sequence[Section]) -> str:
 
 
 def as_markdown(sections: Sequence[Section]) -> list[str]:
-    """Return the lines of ``sections``, each heading and block after a blank line."""
+    """Return the lines of ``sections``, with a blank line before each heading and block."""
     lines: list[str] = []
     for section in sections:
         lines += ["", f"{'#' * section.level} {_line(section.title)}"]
@@ -116,7 +116,7 @@ def as_markdown(sections: Sequence[Section]) -> list[str]:
 def as_text(sections: Sequence[Section], width: int = 80) -> list[str]:
     """Return the lines of ``sections`` for a terminal of ``width`` columns, without markup.
 
-    Tables are in columns; a line is longer only where a single word is.
+    Tables are set in columns. A line exceeds the width only if a single word does.
     """
     lines: list[str] = []
     for section in sections:
@@ -141,7 +141,7 @@ def as_text(sections: Sequence[Section], width: int = 80) -> list[str]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """``text`` in lines; those after a bullet's first begin below its words."""
+    """Wrap ``text`` to ``width``; a bullet's further lines are indented to its text."""
     indent = len(text) - len(text.lstrip(" -")) if text.lstrip().startswith("- ") else 0
     lines = textwrap.wrap(
         text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
@@ -150,10 +150,10 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _in_columns(cells: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Rows of a table, cells broken between words where they do not fit ``width``."""
+    """Return the lines of a table; cells too wide for ``width`` break between words."""
     columns = list(zip(*cells, strict=True))
     least = [max(columns_of(w) for c in column for w in c.split() or [""]) for column in columns]
-    whole = [max(1, *map(columns_of, column)) for column in columns]
+    full_widths = [max(1, *map(columns_of, column)) for column in columns]
     # The head is broken first, then the widest column, a column of the screen at a time.
     widths = [
         max(narrow, *map(columns_of, column[1:]), 1)
@@ -162,8 +162,8 @@ def _in_columns(cells: Sequence[Sequence[str]], width: int) -> list[str]:
     room = width - 2 * (len(widths) - 1)
     while sum(widths) > room and (wider := [i for i, w in enumerate(widths) if w > least[i]]):
         widths[max(wider, key=widths.__getitem__)] -= 1
-    while sum(widths) < room and (short := [i for i, w in enumerate(widths) if w < whole[i]]):
-        widths[max(short, key=lambda i: whole[i] / widths[i])] += 1
+    while sum(widths) < room and (short := [i for i, w in enumerate(widths) if w < full_widths[i]]):
+        widths[max(short, key=lambda i: full_widths[i] / widths[i])] += 1
     lines = []
     for row in cells:
         parts = [

@@ -1,7 +1,7 @@
-"""A model's safe context for its card: a block of Markdown, JSON-LD, and a badge.
+"""A model's safe context for its model card: a block of Markdown, JSON-LD, and a badge.
 
-No number without its task, its day and how sure it is. The JSON-LD is schema.org's ``Observation``;
-a Hugging Face ``model-index`` has no field for an interval or a day, so none is made.
+Every number comes with its task, date and confidence. The JSON-LD is a schema.org ``Observation``;
+no Hugging Face ``model-index`` is written, because it has no field for an interval or a date.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _WHY_NONE = {Verdict.INSUFFICIENT_DATA: "insufficient data", Verdict.FLOOR: "sco
 
 
 def measured_on(cliffs: Cliffs) -> str:
-    """The day of the last call, UTC; the analysis's day where calls have no times."""
+    """Return the UTC date of the last call, or of the analysis if calls have no times."""
     ended = cliffs.provenance["times"].get("measured_to") or cliffs.created_at
     return datetime.fromisoformat(ended).astimezone(UTC).date().isoformat()
 
 
 def headline(cliffs: Cliffs) -> str:
-    """``safe to 51k tokens (task, date)``; thousands are rounded down."""
+    """Return ``safe to 51k tokens (task, date)``, with thousands rounded down."""
     cap, task = deciding_cap(cliffs), one_line(cliffs.task or cliffs.study or "task unknown")
     if len(task) > _LONGEST_TASK:
         task = f"{task[: _LONGEST_TASK - 1].rstrip()}…"
@@ -67,7 +67,7 @@ def headline(cliffs: Cliffs) -> str:
 
 
 def claim(cliffs: Cliffs) -> str:
-    """Meaning of the cap in one sentence; or why there is none."""
+    """Return one sentence on what the cap means, or why there is no cap."""
     cap = deciding_cap(cliffs)
     if cap is None:
         return f"No safe cap. {sentence(cliffs.safe_cap_reason)}"
@@ -78,7 +78,7 @@ def claim(cliffs: Cliffs) -> str:
 
 
 def card_markdown(cliffs: Cliffs) -> str:
-    """The block: badge, claim, its evidence, and the JSON-LD, folded."""
+    """Return the Markdown block: badge, claim, evidence, and folded JSON-LD."""
     reach, drop = measured_range(cliffs), cliffs.cliff
     span = f", {tokens(reach[0])} to {tokens(reach[1])} tokens" if reach else ""
     verdict = VERDICT_PHRASE[cliffs.verdict]
@@ -100,8 +100,8 @@ def card_markdown(cliffs: Cliffs) -> str:
     if deciding_cap(cliffs) == cliffs.safe_cap_tokens and cliffs.cap_prompt_tokens is not None:
         prompt = f"{tokens(cliffs.cap_prompt_tokens)} tokens of this model"
         rows.insert(2, ("The cap as a whole prompt", prompt))
-    what = "The cap" if deciding_cap(cliffs) is not None else "This"
-    holds = f"{what} holds for this task and this serving configuration only."
+    subject = "The cap" if deciding_cap(cliffs) is not None else "This"
+    holds = f"{subject} holds for this task and this serving configuration only."
     blocks: list[Block] = [
         Figure(Path(BADGE), headline(cliffs)),
         Paragraph(claim(cliffs)),
@@ -115,7 +115,7 @@ def card_markdown(cliffs: Cliffs) -> str:
 
 
 def card_json_ld(cliffs: Cliffs) -> dict[str, Any]:
-    """One ``Observation`` of the cap and, where there is a drop, one of its midpoint."""
+    """Return an ``Observation`` of the cap and, if there is a drop, one of its midpoint."""
     model = {"@type": "SoftwareApplication", "@id": "#model", "name": cliffs.model}
     if cliffs.identity:
         model["identifier"] = cliffs.identity
@@ -156,13 +156,13 @@ def card_json_ld(cliffs: Cliffs) -> dict[str, Any]:
 
 
 def json_ld_text(cliffs: Cliffs) -> str:
-    """The JSON-LD as text that may stand in HTML: ``<`` and ``&`` are escapes."""
+    """Return the JSON-LD as text that is safe in HTML: ``<``, ``>`` and ``&`` are escaped."""
     text = json.dumps(card_json_ld(cliffs), indent=1, ensure_ascii=False, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def badge_svg(cliffs: Cliffs) -> str:
-    """The headline as a picture of one line; its title has the exact cap."""
+    """Return the headline as a one-line SVG badge; its title has the exact cap."""
     words = headline(cliffs)
     colour = _AMBER if deciding_cap(cliffs) is None else _GREEN
     title = escape(one_line(f"{cliffs.model}: {words}. {claim(cliffs)}"))
@@ -183,9 +183,9 @@ def badge_svg(cliffs: Cliffs) -> str:
 
 
 def text_width(text: str) -> float:
-    """Pixels of ``text`` at the badge's size; wide characters, which the font lacks, take one em.
+    """Return the width of ``text`` in pixels at the badge's size; wide characters take one em.
 
-    ``textLength`` makes a reader's font keep to it.
+    The badge's ``textLength`` forces this width whatever the reader's font.
     """
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
     narrow = "".join(c for c in text if unicodedata.east_asian_width(c) not in "WF")

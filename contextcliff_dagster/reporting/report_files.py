@@ -1,10 +1,10 @@
 """Files of a report: report.html, report.md, report.json, report.png and more pictures.
 
-Each file is written whole, under another name first. A report may also be sections or a page,
-without a length profile.
+Each file is written atomically, under another name first. A report may also consist of sections or
+a page, without a length profile.
 
-Absolute paths of this machine are kept out of the files: a report names files alone.
-``/home/jo/scores.csv`` reads ``scores.csv``. Addresses of servers keep their paths.
+Absolute paths of this machine are reduced to file names: ``/home/jo/scores.csv`` becomes
+``scores.csv``. Server addresses keep their paths.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ if TYPE_CHECKING:
 
     from contextcliff_dagster.reporting.html.metric_chart import MetricChart
 
-_NOT = r"\s\"'`<>|*?,;()\[\]{}=/\\"
-"""Characters that end a name within a path."""
-_FORMS = (
-    rf"(?:file:/+)?[A-Za-z]:(?:[\\/]+[^{_NOT}]+)+[\\/]?",  # C:\Users\jo
-    rf"\\\\[^{_NOT}]+(?:\\+[^{_NOT}]+)+\\?",  # \\server\share
-    rf"file:/+[^{_NOT}]+(?:/+[^{_NOT}]+)*/?",
-    rf"~?(?!/+(?:v\d+|api)/)(?:/+[^{_NOT}]+){{2,}}/?",  # an endpoint of a server is no path
+_NAME_END = r"\s\"'`<>|*?,;()\[\]{}=/\\"
+"""Regex class of the characters that end a name within a path."""
+_PATH_FORMS = (
+    rf"(?:file:/+)?[A-Za-z]:(?:[\\/]+[^{_NAME_END}]+)+[\\/]?",  # C:\Users\jo
+    rf"\\\\[^{_NAME_END}]+(?:\\+[^{_NAME_END}]+)+\\?",  # \\server\share
+    rf"file:/+[^{_NAME_END}]+(?:/+[^{_NAME_END}]+)*/?",
+    rf"~?(?!/+(?:v\d+|api)/)(?:/+[^{_NAME_END}]+){{2,}}/?",  # a server endpoint is not a path
 )
-_ANY = re.compile(rf"(?<![\w.~/:*?\\-])(?:{'|'.join(_FORMS)})")
+_ANY_PATH = re.compile(rf"(?<![\w.~/:*?\\-])(?:{'|'.join(_PATH_FORMS)})")
 _SHORTEST = 5
-"""A known folder of fewer characters (``/``, ``/tmp``) is no name worth hiding."""
+"""Longest path, in characters, that is not worth hiding as a folder (``/``, ``/tmp``)."""
 
 
 def for_readers() -> Callable[[Any], Any]:
@@ -69,7 +69,7 @@ def for_readers() -> Callable[[Any], Any]:
 
 
 def known_folders() -> tuple[str, ...]:
-    """The working folder, the home folder and the store: they may hold spaces, so no pattern."""
+    """Return the working, home and store folders; their spaces would defeat a pattern."""
     from contextcliff_dagster.store import Store
 
     folders = {str(Path.cwd()), str(Store.default().root)}
@@ -79,14 +79,14 @@ def known_folders() -> tuple[str, ...]:
 
 
 def without_paths(value: Any, folders: Sequence[str] = ()) -> Any:
-    """Return a copy of a JSON-like ``value`` in which each absolute path reads as its last part.
+    """Return a copy of a JSON-like ``value`` with each absolute path reduced to its last part.
 
-    ``folders``: known ones, cut off wherever they occur, also where they hold spaces.
+    ``folders``: known folders, removed wherever they occur, even if their names contain spaces.
     """
     if isinstance(value, str):
         for folder in folders:
             value = value.replace(f"{folder}/", "").replace(folder, Path(folder).name)
-        return _ANY.sub(_last, value)
+        return _ANY_PATH.sub(_last_part, value)
     if isinstance(value, dict):
         return {
             without_paths(key, folders): without_paths(item, folders) for key, item in value.items()
@@ -96,16 +96,16 @@ def without_paths(value: Any, folders: Sequence[str] = ()) -> Any:
     return value
 
 
-def _last(match: re.Match[str]) -> str:
+def _last_part(match: re.Match[str]) -> str:
     parts = [part for part in re.split(r"[\\/]+", match[0]) if part]
     ending = re.search(r"[.:!]+$", match[0])
     return (parts[-1].rstrip(".:!") or "path") + (ending[0] if ending else "")
 
 
 class ReportFiles(NamedTuple):
-    """Where the files lie; ``png`` is None for a study without a length profile.
+    """Paths of a report's files; ``png`` is None for a study without a length profile.
 
-    Pictures of `all_pictures` that have something to show lie in the same folder.
+    Pictures of `all_pictures` that have data are in the same folder.
     """
 
     md: Path
@@ -126,14 +126,14 @@ def write_report(
 ) -> ReportFiles:
     """Render and write all files into ``directory``; linked files are written first.
 
-    ``cliffs``: one result of the contract per model, in the order of the report. ``records``:
-    EVAL_RECORDS for the single answers in the picture, or None. ``sections``: of other experiments
-    of the study, at the end of the page. ``evidence``: what report.html shows besides (its records
-    are ``records``). Same input, same bytes.
+    ``cliffs``: one contract result per model, in the report's order. ``records``: EVAL_RECORDS for
+    the single answers in the picture, or None. ``sections``: sections of the study's other
+    experiments, shown at the end. ``evidence``: further data for report.html (its records are
+    replaced by ``records``). Same input, same bytes.
 
-    Of more than `MANY` models each has a page of its own in ``models/``, and report.md, report.html
-    and report.png are the page over them; else the Markdown page is the short version. Secrets of
-    the environment and absolute paths of this machine enter none of the files.
+    With more than `MANY` models, each gets its own page in ``models/``, and report.md, report.html
+    and report.png give the overview; otherwise report.md is the short version. None of the files
+    contains secrets of the environment or absolute paths of this machine.
 
     Raises:
         StoreError: the folder cannot be written (full, read-only).
@@ -145,9 +145,9 @@ def write_report(
     shown = measured.renamed({a.model: b.model for a, b in zip(cliffs, results, strict=True)})
     title, notes, sections = redact(title), redact(list(notes)), map_texts(sections, redact)
     folders = model_folders(results)
-    for kept in (directory / "models").glob("*"):
-        if kept.name not in folders:
-            shutil.rmtree(kept, ignore_errors=True)
+    for old_folder in (directory / "models").glob("*"):
+        if old_folder.name not in folders:
+            shutil.rmtree(old_folder, ignore_errors=True)
     if not folders:
         return _write_page(results, directory, title, notes, sections, shown)
     for name, folder, result in zip(labels(results), folders, results, strict=True):
@@ -165,17 +165,17 @@ def _write_page(
     evidence: Evidence,
     overview: str | None = None,
 ) -> ReportFiles:
-    """Write whole and short page, numbers and pictures of ``results``.
+    """Write the full and the short page, the numbers and the pictures of ``results``.
 
-    ``overview``: words that lead back to the page over all models, two folders up.
+    ``overview``: text of the link back to the page of all models, two folders up.
     """
     from contextcliff_dagster.reporting.figures.report_figure import plot_report
     from contextcliff_dagster.reporting.html.payload import profile_page
     from contextcliff_dagster.reporting.html.render import blocks_html
 
-    drawn = {picture.file: picture.draw(results) for picture in all_pictures()}
-    there = {file: content for file, content in drawn.items() if content is not None}
-    page = report_page(results, title=title, notes=notes, pictures=there, sections=sections)
+    images = {picture.file: picture.draw(results) for picture in all_pictures()}
+    pictures = {file: content for file, content in images.items() if content is not None}
+    page = report_page(results, title=title, notes=notes, pictures=pictures, sections=sections)
     # A path in a document or an answer is evidence: only secrets are hidden there.
     hide: Any = partial(without_secrets, secrets=secrets_of(os.environ))
     head, *summary = summary_sections(results, title=title, notes=notes)
@@ -187,10 +187,10 @@ def _write_page(
         lead = [Paragraph(Link(overview, "../../report.md")), *short[0].blocks]
         short[0] = replace(short[0], blocks=lead)
     html = profile_page(
-        results, page, evidence, title=title, pictures=there, redact=hide, above=above
+        results, page, evidence, title=title, pictures=pictures, redact=hide, above=above
     )
-    drawn |= {"report.png": plot_report(results, evidence.records), **pictures_of(sections)}
-    return _write(directory, short, html, machine_report(results, title=title, notes=notes), drawn)
+    images |= {"report.png": plot_report(results, evidence.records), **pictures_of(sections)}
+    return _write(directory, short, html, machine_report(results, title=title, notes=notes), images)
 
 
 def _write_overview(
@@ -201,7 +201,7 @@ def _write_overview(
     notes: Sequence[str],
     sections: Sequence[Section],
 ) -> ReportFiles:
-    """Write the page over many models, each of which has its own in ``models/FOLDER``."""
+    """Write the overview of many models; each has its own page in ``models/FOLDER``."""
     from contextcliff_dagster.reporting.figures.house import plot_small_multiples
     from contextcliff_dagster.reporting.html.render import blocks_html, html_page, sections_html
 
@@ -212,12 +212,12 @@ def _write_overview(
         ]
         return overview_page(results, linked, title=title, notes=notes, sections=sections)
 
-    whole, png = page("html"), plot_small_multiples(results)
-    first, *others = whole.head
+    overview, png = page("html"), plot_small_multiples(results)
+    first, *others = overview.head
     head = blocks_html(first.blocks, {"report.png": png})
     head += sections_html([section for section in others if section.first])
     folds = as_folds([section for section in others if not section.first])
-    html = html_page(title, head, [*folds, *whole.folds])
+    html = html_page(title, head, [*folds, *overview.folds])
     pictures = {picture.file: None for picture in all_pictures()} | {"report.png": png}
     pictures |= pictures_of(sections)
     machine = machine_report(results, title=title, notes=notes)
@@ -231,7 +231,7 @@ def _write(
     machine: Mapping[str, Any],
     pictures: Mapping[str, bytes | None],
 ) -> ReportFiles:
-    """Write all files; what is linked is written first."""
+    """Write all files, linked ones first, and delete pictures that have no content."""
     from contextcliff_dagster.reporting.markdown import as_page
 
     files = ReportFiles(*(directory / f"report.{kind}" for kind in ReportFiles._fields))
@@ -248,15 +248,15 @@ def _write(
 
 
 def as_shown(cliffs: Sequence[Cliffs]) -> list[Cliffs]:
-    """The results as a report shows them, without secrets and paths of this machine."""
+    """Return ``cliffs`` as a report shows them, without secrets and local paths."""
     clean = for_readers()
     return [from_json(Cliffs, clean(to_json(result))) for result in cliffs]
 
 
 def model_folders(results: Sequence[Cliffs]) -> list[str]:
-    """Of more than `MANY` models the folder of each in ``models/``; else none.
+    """Return each model's folder in ``models/``; empty for `MANY` models or fewer.
 
-    None of them is another's on any file system.
+    The names stay distinct on file systems that ignore case.
     """
     folders: list[str] = []
     for name in labels(results) if len(results) > MANY else ():
@@ -268,7 +268,7 @@ def model_folders(results: Sequence[Cliffs]) -> list[str]:
 
 
 def point_latest(folder: Path) -> None:
-    """Make ``latest`` next to ``folder`` a link to it; where links are refused, a text file.
+    """Point ``latest``, next to ``folder``, to it: as a link or, if refused, as a text file.
 
     Raises:
         StoreError: neither can be written.
@@ -287,13 +287,13 @@ def point_latest(folder: Path) -> None:
 def machine_report(
     cliffs: Sequence[Cliffs], *, title: str, notes: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The report for programs, as one object of plain JSON values.
+    """Return the machine-readable report as one object of plain JSON values.
 
-    ``models``: the results as they are in ``cliffs.json``. ``quantile_to_tokens``: per model and
-    bin the token edges, ``[min, median, max]`` tokens and the number of samples, so that a reader
-    can check which documents a statement rests on. ``created_at``: the newest result's; no
-    clock is read here. ``versions``: of what rendered the report; a result's provenance has those
-    of the measurement.
+    ``models``: the results as in ``cliffs.json``. ``quantile_to_tokens``: per model and bin, the
+    token edges, ``[min, median, max]`` tokens and the number of samples, so that a reader can check
+    which documents a statement rests on. ``created_at``: time of the newest result; no clock is
+    read. ``versions``: of the software that rendered the report; each result's provenance has the
+    versions that measured it.
     """
     return {
         "schema_version": RESULT_VERSION,
@@ -338,7 +338,7 @@ def _version(package: str) -> str | None:
 
 
 def write_sections(sections: Sequence[Section], directory: Path, *, title: str) -> ReportFiles:
-    """Write a report that consists of ``sections`` alone: report.html, report.md, report.json.
+    """Write ``sections`` as a report: report.html, report.md and report.json.
 
     Raises:
         StoreError: the folder cannot be written.
@@ -356,11 +356,11 @@ def write_page(
     results: Sequence[Any] = (),
     chart: MetricChart | None = None,
 ) -> ReportFiles:
-    """Write a report that is ``page``: report.html, report.md, report.json, and ``pictures``.
+    """Write ``page`` as a report: report.html, report.md, report.json, and ``pictures``.
 
-    The first section of the page's head is its title. ``pictures``: PNG by file name, those that
-    the page shows. ``markdown``: sections of report.md, where they are not those of the page.
-    ``results``: JSON-ready, for report.json. ``chart``: to explore in report.html, after the head.
+    The head's first section gives the title. ``pictures``: PNG by file name, as shown on the
+    page. ``markdown``: sections of report.md, if they differ from the page. ``results``:
+    JSON-ready values for report.json. ``chart``: interactive chart in report.html, after the head.
 
     Raises:
         StoreError: the folder cannot be written.
@@ -384,7 +384,7 @@ def write_page(
         html += metric_chart_html(chart)
         interactive = metric_chart_interactive(chart)
     md, machine_file, html_file = (directory / f"report.{kind}" for kind in ("md", "json", "html"))
-    # The title is a field of its own: a section with nothing else in it is left out.
+    # The title has its own field, so a section with nothing but the title is left out.
     sections = flat[1:] if markdown is not None and not flat[0].blocks else flat
     machine = {"title": title, "sections": as_json(sections)}
     if results:

@@ -1,7 +1,7 @@
-"""A report as data: sections of blocks, which Markdown (and other formats) render.
+"""A report as data: sections of blocks, rendered as Markdown and other formats.
 
-Belongs here: what a section may hold. Does not belong here: what a report states
-(`length_profile`, the experiments), and how one format writes it (`markdown.render`).
+Belongs here: the contents that a section may have. Does not belong here: what a report states
+(`length_profile`, the experiments), and how a format writes it (`markdown`, `html.render`).
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from typing import Any, NamedTuple
 
 @dataclass(frozen=True)
 class Code:
-    """A name or hash as written, set apart from the sentence; None is shown as not stated."""
+    """A name or hash shown verbatim, as code; None is shown as "not stated"."""
 
     text: Any
 
 
 @dataclass(frozen=True)
 class Strong:
-    """Words to catch the eye."""
+    """Emphasised text."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Bracketed:
-    """Numbers of our own with intervals in square brackets, and nothing from outside."""
+    """Text of this program with intervals in square brackets; never a user's or model's text."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Link:
-    """Words that lead to another page of the same report; ``href`` is relative and our own."""
+    """A link to another page of the same report; ``href`` is relative and never user input."""
 
     text: str
     href: str
@@ -43,28 +43,28 @@ class Link:
 
 Span = str | Code | Strong | Bracketed | Link
 Text = Span | Sequence[Span]
-"""Inline text. A plain string is no markup: lookalikes are shown as written."""
+"""Inline text. A plain string is never markup: it is shown as written."""
 
 Cell = Text | int | float | None
 
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Running text."""
+    """A paragraph of text."""
 
     text: Text
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Sentences of one paragraph, each on a line of its own in the source."""
+    """Sentences of one paragraph, each on its own line."""
 
     items: Sequence[Text]
 
 
 @dataclass(frozen=True)
 class Item:
-    """A bullet with bullets of its own."""
+    """A bullet with nested bullets."""
 
     text: Text
     parts: Sequence[Text]
@@ -72,17 +72,17 @@ class Item:
 
 @dataclass(frozen=True)
 class Bullets:
-    """Short statements, one a line."""
+    """A list of short statements."""
 
     items: Sequence[Text | Item]
 
 
 @dataclass(frozen=True)
 class DataTable:
-    """Named columns; None is shown as a dash.
+    """A table with named columns; None is shown as a dash.
 
-    ``caption``: what the table shows, with its n; the reader sees it above the table. ``right``:
-    columns aligned to the right, None for those that hold numbers alone.
+    ``caption``: what the table shows, with its n, printed above it. ``right``: indices of the
+    right-aligned columns; None: all columns that hold only numbers.
     """
 
     columns: Sequence[Text]
@@ -93,9 +93,9 @@ class DataTable:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture in a file of its own next to the report. ``alt`` says what it shows.
+    """A picture file next to the report. ``alt`` describes it.
 
-    ``png``: its content, where it was drawn already.
+    ``png``: its content, if it is already drawn.
     """
 
     file: Path
@@ -108,9 +108,9 @@ Block = Paragraph | Lines | Bullets | DataTable | Figure
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and the blocks below it. ``level`` 1 is the page, 2 a section, 3 a part of one.
+    """A heading and the blocks below it. ``level``: 1 for the page, 2 a section, 3 a subsection.
 
-    ``first``: a report shows it next to its answer, before what carries that.
+    ``first``: whether a report shows it right after the answer, before the supporting evidence.
     """
 
     title: Text
@@ -120,48 +120,48 @@ class Section:
 
 
 def deeper(sections: Iterable[Section]) -> list[Section]:
-    """The sections one level below theirs."""
+    """Return ``sections`` moved one heading level down."""
     return [replace(section, level=section.level + 1) for section in sections]
 
 
 def of_each(results: Sequence[Any], make: Callable[[Any], Sequence[Section]]) -> list[Section]:
-    """The sections that ``make`` returns of each result; of several below the model's name."""
+    """Return the sections that ``make`` gives for each result, under model names if several."""
     sections: list[Section] = []
     for result in results:
-        made = make(result)
-        if made and len(results) > 1:
-            sections += [Section([Code(result.model)], (), 3), *deeper(made)]
+        parts = make(result)
+        if parts and len(results) > 1:
+            sections += [Section([Code(result.model)], (), 3), *deeper(parts)]
         else:
-            sections += made
+            sections += parts
     return sections
 
 
 def picture(file: str, alt: str, there: Container[str]) -> list[Block]:
-    """The picture in ``file``, where that is ``there``."""
+    """Return the picture in ``file`` as a block; none unless the file is in ``there``."""
     return [Figure(Path(file), alt)] if file in there else []
 
 
 class Fold(NamedTuple):
-    """A reader's question and the sections that answer it, level 3 and deeper; folded in HTML."""
+    """A reader's question and the sections that answer it (level 3 or deeper), folded in HTML."""
 
     question: str
     sections: Sequence[Section]
 
 
 class Page(NamedTuple):
-    """A whole report: the reader sees ``head`` first; ``folds`` hold its evidence."""
+    """A whole report: ``head`` is shown first, ``folds`` hold the evidence."""
 
     head: Sequence[Section]
     folds: Sequence[Fold]
 
     def flat(self) -> list[Section]:
-        """Every section in order, each question as a heading of level 2."""
+        """Return every section in order, each question as a level-2 heading."""
         folded = ([Section(fold.question), *fold.sections] for fold in self.folds)
         return [*self.head, *(section for sections in folded for section in sections)]
 
 
 def as_folds(sections: Sequence[Section]) -> list[Fold]:
-    """Return ``sections`` with one fold for each of level 2, under its title."""
+    """Return ``sections`` as folds, one for each level-2 section, titled like it."""
     folds: list[Fold] = []
     for section in sections:
         if section.level <= 2 or not folds:
@@ -173,23 +173,23 @@ def as_folds(sections: Sequence[Section]) -> list[Fold]:
 
 
 def pictures_of(sections: Sequence[Section]) -> dict[str, bytes]:
-    """Return the pictures that ``sections`` bring along, by the name of their file."""
+    """Return the PNG pictures contained in ``sections``, by file name."""
     blocks = (block for section in sections for block in section.blocks)
     return {b.file.name: b.png for b in blocks if isinstance(b, Figure) and b.png is not None}
 
 
 def spans(text: Text) -> Sequence[Span]:
-    """Return ``text`` as its spans."""
+    """Return the spans of ``text``."""
     return [text] if isinstance(text, Span) else text
 
 
 def is_number(value: Cell) -> bool:
-    """Whether a cell may stand in a column of numbers."""
+    """Return whether a cell may be part of a column of numbers: a number or None."""
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def cell_words(value: Cell, write: Callable[[Text], str]) -> str:
-    """A cell as it is shown; ``write`` gives its words."""
+    """Return a cell as shown; ``write`` renders text."""
     if value is None:
         return "–"
     if isinstance(value, float):
@@ -198,7 +198,7 @@ def cell_words(value: Cell, write: Callable[[Text], str]) -> str:
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Return ``value``, sections or a part of one, with every text in it put through ``change``."""
+    """Return a copy of ``value`` (sections or part of one) with ``change`` applied to all texts."""
     if isinstance(value, str):
         return change(value)
     if is_dataclass(value) and not isinstance(value, type):

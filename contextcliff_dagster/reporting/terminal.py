@@ -1,4 +1,4 @@
-"""The FAILURE RISK REPORT of the terminal: plain text per model, then one line that compares."""
+"""The terminal's FAILURE RISK REPORT: plain text per model, then one line of comparison."""
 
 from __future__ import annotations
 
@@ -44,17 +44,16 @@ _ZONES: tuple[tuple[ZoneName, str, str], ...] = (
 
 
 def risk_report(cliffs: Cliffs) -> str:
-    """The report of one model as lines of text without a trailing newline.
+    """Return the report of one model as text without a trailing newline.
 
-    The layout is fixed: what was measured, then window, cap and critical threshold, zones, and the
-    recommendation, which ends with the drop's place in the window, or why there is none, and where
-    RoPE fails, if that is supported. A null of the contract becomes words; nothing is estimated
-    here.
+    The layout is fixed: what was measured; window, cap and critical threshold; zones; and the
+    recommendation, which ends with the drop's place in the window, or why there is none, and with
+    where RoPE fails, if supported. Nulls of the contract become words; nothing is estimated here.
     """
     window = cliffs.window_tokens
     lines = [
-        _measured(cliffs),
-        *_missing(cliffs),
+        _measured_line(cliffs),
+        *_missing_lines(cliffs),
         *([cliffs.score_doubt] if cliffs.score_doubt else []),
         "",
         "FAILURE RISK REPORT",
@@ -87,20 +86,20 @@ def _safe_cap(cliffs: Cliffs) -> str:
 
 
 def _attention(cliffs: Cliffs) -> list[str]:
-    """What attention foretells, a line each; nothing where it was not measured."""
+    """Return the lines on attention; empty if it was not measured."""
     if (attention := cliffs.attention) is None:
         return []
-    return ["", "ATTENTION (no part of verdict and cap):", *map(sentence, attention.says)]
+    return ["", "ATTENTION (not used for the verdict or the cap):", *map(sentence, attention.says)]
 
 
 def control_lines(cliffs: Cliffs) -> list[str]:
-    """Results of the controls, a line each; empty where none was asked."""
+    """Return the results of the controls, one line each; empty without controls."""
     lines = [sentence(text) for control in cliffs.controls for text in control.says]
     return ["CONTROLS:", *lines] if lines else []
 
 
 def definition_lines(cliffs: Cliffs) -> list[str]:
-    """Other people's effective lengths, a line each; empty where none was evaluated."""
+    """Return effective lengths by published definitions, one line each; empty if none applies."""
     definitions = cliffs.definitions
     lines = []
     for words, length in (
@@ -123,12 +122,12 @@ def definition_lines(cliffs: Cliffs) -> list[str]:
 
 
 def comparison_line(cliffs: Sequence[Cliffs]) -> str:
-    """All models in one line, the longest cap first; an empty string for fewer than two."""
+    """Return all models in one line, longest cap first; empty for fewer than two."""
     line = comparison(cliffs)
     return f"COMPARISON: {isolated(line)}" if line else ""
 
 
-def _measured(cliffs: Cliffs) -> str:
+def _measured_line(cliffs: Cliffs) -> str:
     reach = measured_range(cliffs)
     span = f" of {tokens(reach[0])} to {tokens(reach[1])} tokens" if reach else ""
     parts = (
@@ -140,8 +139,8 @@ def _measured(cliffs: Cliffs) -> str:
     return " ".join(" | ".join(filter(None, parts)).split())
 
 
-def _missing(cliffs: Cliffs) -> list[str]:
-    """How many calls have no answer and why, where any has none."""
+def _missing_lines(cliffs: Cliffs) -> list[str]:
+    """Return how many calls have no answer, and why; empty if all have one."""
     why = {
         "did not fit the window": cliffs.missing.context_overflow,
         "were cut by the server": cliffs.missing.invalid_truncated,
@@ -159,7 +158,7 @@ def _missing(cliffs: Cliffs) -> list[str]:
 
 
 def _threshold(cliffs: Cliffs) -> str:
-    """The critical threshold, what it is, and its interval where it has one."""
+    """Return the critical threshold: length, meaning and, if it has one, its interval."""
     if cliffs.verdict is Verdict.INSUFFICIENT_DATA:
         return "not supported by the data [INSUFFICIENT DATA]"
     if cliffs.verdict is Verdict.FLOOR:
@@ -170,11 +169,11 @@ def _threshold(cliffs: Cliffs) -> str:
         return f"{words} up to {tokens(reach[1])} tokens" if reach else words
     share = window_share(cliffs)
     of_max = "share of max unknown" if share is None else f"{percent(share)} of max"
-    what = "start of the dip" if cliffs.verdict is Verdict.DIP else "midpoint of the drop"
+    landmark = "start of the dip" if cliffs.verdict is Verdict.DIP else "midpoint of the drop"
     at = f"{tokens(cliff.location_tokens)} tokens ({of_max})"
     if cliff.ci_low is None or cliff.ci_high is None:
-        return f"{at} or less: the {what} may lie within the shortest documents"
-    at += f", the {what}"
+        return f"{at} or less: the {landmark} may lie within the shortest documents"
+    at += f", the {landmark}"
     return (
         f"{at} "
         f"[{level(cliffs.confidence)} interval {tokens(cliff.ci_low)} to {tokens(cliff.ci_high)}]"
@@ -218,20 +217,20 @@ def _zone_note(cliffs: Cliffs, zone: Zone) -> str:
     interval = f"{score(base.ci_low)} to {score(base.ci_high)}"
     measured = f"baseline {score(base.mean)}, {interval}, n = {base.n:,}"
     fitted = base.mean if base.fitted is None else base.fitted
-    same = score(fitted) == score(base.mean)
-    return f"{mean}; {measured}" + ("" if same else f", {score(fitted)} by the fitted curve")
+    is_equal = score(fitted) == score(base.mean)
+    return f"{mean}; {measured}" + ("" if is_equal else f", {score(fitted)} by the fitted curve")
 
 
 def _fell(cliffs: Cliffs, zone: Zone) -> bool:
-    """Whether the mean in ``zone`` lies below the baseline's, as far as both are known."""
+    """Return whether the mean in ``zone`` is below the baseline's; True if either is unknown."""
     mean, base = zone.mean, cliffs.baseline.mean
     return mean is None or base is None or round(mean, 2) < round(base, 2)
 
 
 def _variance_rose_in(cliffs: Cliffs, zone: Zone) -> bool:
-    """True where a bin with its median in ``zone`` meets the transition rule (SD >= 2 x first).
+    """Return whether a bin with its median in ``zone`` meets the transition rule (SD >= 2 x first).
 
-    Never for scores of 0 or 1, whose SD follows from their mean.
+    Always False for scores of 0 or 1, whose SD follows from their mean.
     """
     rule = next((r for r in cliffs.rules if r.name == "transition_sd"), None)
     if rule is None or rule.threshold is None or not rule.reachable:
@@ -258,7 +257,7 @@ def _drop(cliffs: Cliffs, zone: Zone) -> str:
 
 
 def _signed(drop: float) -> str:
-    """What is lost, as people write a loss; a gain is no loss."""
+    """Return a drop as a negative percentage; a gain counts as 0."""
     return f"{-100 * max(drop, 0.0):.1f}%".replace("-0.0%", "0.0%")
 
 
@@ -289,7 +288,7 @@ def _recommendation(cliffs: Cliffs) -> list[str]:
                 "expected: cap there where latency matters."
             )
     limit = latency_limit_sentence(cliffs)
-    further = (
+    sentences = (
         limit,
         "The score decides the cap." if limit and limited_by == "accuracy" else None,
         looks_sentence(cliffs),
@@ -297,7 +296,7 @@ def _recommendation(cliffs: Cliffs) -> list[str]:
         copies_sentence(cliffs),
         certify_sentence(cliffs),
     )
-    lines += [text for text in further if text]
+    lines += [text for text in sentences if text]
     if cliffs.confounds.identified == "no" and cliffs.cliff is not None:
         lines.append("Length is not shown to be the cause: see the report for the reason.")
     return lines

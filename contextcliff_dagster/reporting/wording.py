@@ -1,13 +1,10 @@
-"""Numbers and results in words, one spelling for every output.
+"""Numbers and results in words, spelled the same way in every output.
 
-Numbers in words, and texts of any script in a line: one spelling everywhere.
+Tokens, scores, shares and intervals have one spelling each. Every function reads ``None`` (and any
+number that is not finite) as "not measured or not supported" and says so instead of printing it.
 
-One spelling of tokens, scores, shares and intervals. Every function takes ``None`` (and any number
-that is not finite) as "not measured or not supported" and says so instead of printing a number.
-
-Results in words: shared by the terminal, the Markdown page and the picture.
-
-The sentences claim no more than a black-box measurement supports: where the score drops, not why.
+The terminal, the Markdown page and the picture share these sentences. They claim no more than a
+black-box measurement supports: where the score drops, not why.
 """
 
 from __future__ import annotations
@@ -37,8 +34,9 @@ _RIGHT_TO_LEFT = re.compile(f"{_WORD}(?: {_WORD})*")
 
 
 def isolated(text: str) -> str:
-    """`text` with its words from right to left between Unicode's isolates (U+2068, U+2069, UAX #9):
-    without them a number that follows is shown in front. Text without such words is unchanged.
+    """Return `text` with right-to-left words between Unicode isolates (U+2068, U+2069, UAX #9).
+
+    Without isolates, a number after such a word is displayed in front of it.
     """
     return (
         text
@@ -48,21 +46,19 @@ def isolated(text: str) -> str:
 
 
 def isolated_whole(text: str) -> str:
-    """`text` between isolates if any of it is written from right to left: for what is copied as it
-    is, such as code."""
+    """Return `text` in one pair of isolates if any word runs right to left; used for code."""
     if text.isascii() or not _RIGHT_TO_LEFT.search(text):
         return text
     return f"{FIRST_STRONG_ISOLATE}{text}{POP_ISOLATE}"
 
 
 def columns_of(text: str) -> int:
-    """How many columns of a terminal ``text`` takes: wide characters two, combining ones and
-    isolates none."""
+    """Count the terminal columns of ``text``; wide characters take two, combining ones none."""
     return len(text) if text.isascii() else sum(map(_columns, text))
 
 
 def padded(text: str, columns: int) -> str:
-    """`text` with blanks after it up to so many columns."""
+    """Return `text`, padded on the right to a width of ``columns``."""
     return text + " " * (columns - columns_of(text))
 
 
@@ -78,63 +74,63 @@ NOT_MEASURED = "not measured"
 
 
 def number(value: Any) -> float | None:
-    """``value`` as a finite float, else None; booleans and text are no numbers."""
+    """Return ``value`` as a finite float; None for anything else, booleans and text included."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) else None
 
 
 def tokens(value: Any, missing: str = NOT_MEASURED) -> str:
-    """A token count: ``1,234``."""
+    """Return a token count: ``1,234``."""
     finite = number(value)
     return missing if finite is None else f"{round(finite):,}"
 
 
 def score(value: Any, missing: str = NOT_MEASURED) -> str:
-    """A score, SD or variance to two digits: ``0.98``."""
+    """Return a score, SD or variance to two decimals: ``0.98``."""
     finite = number(value)
     return missing if finite is None else f"{finite:.2f}"
 
 
 def difference(value: Any, missing: str = NOT_MEASURED) -> str:
-    """A difference of scores with its sign: ``+0.31``, ``-0.05``; ``0.00`` without one."""
+    """Return a score difference with its sign: ``+0.31``, ``-0.05``; zero is ``0.00``."""
     finite = number(value)
     return missing if finite is None else f"{round(finite, 2) + 0.0:+.2f}".replace("+0.00", "0.00")
 
 
 def limits(low: float | None, high: float | None) -> str:
-    """The interval of a difference: ``[-0.05, +0.31]``, or ``(no interval)``."""
+    """Return the interval of a difference: ``[-0.05, +0.31]``, or ``(no interval)``."""
     if low is None or high is None:
         return "(no interval)"
     return f"[{difference(low)}, {difference(high)}]"
 
 
 def with_limits(value: float | None, low: float | None, high: float | None) -> str:
-    """A difference with its interval: ``+0.31 [-0.05, +0.41]``."""
+    """Return a difference with its interval: ``+0.31 [-0.05, +0.41]``."""
     return NOT_MEASURED if value is None else f"{difference(value)} {limits(low, high)}"
 
 
 def p_value(value: float | None) -> str | None:
-    """A p-value to three digits, ``< 0.001`` below; None without one."""
+    """Return a p-value to three decimals or as ``< 0.001``; None for a missing value."""
     if value is None:
         return None
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def percent(value: Any, missing: str = NOT_MEASURED) -> str:
-    """A measured share 0..1: ``43.2%``."""
+    """Return a measured share (0..1) as a percentage: ``43.2%``."""
     finite = number(value)
     return missing if finite is None else f"{100 * finite:.1f}%"
 
 
 def level(value: Any, missing: str = "unstated") -> str:
-    """A chosen share as `contracts.level` writes it."""
+    """Return a configured share, such as a confidence level, as `contracts.level` writes it."""
     finite = number(value)
     return missing if finite is None else written_level(finite)
 
 
 def milliseconds(value: Any, missing: str = NOT_MEASURED) -> str:
-    """A duration: ``12 ms`` or ``3.4 s``."""
+    """Return a duration: ``12 ms`` or ``3.4 s``."""
     finite = number(value)
     if finite is None:
         return missing
@@ -142,27 +138,27 @@ def milliseconds(value: Any, missing: str = NOT_MEASURED) -> str:
 
 
 def two_digits(tokens: float) -> int:
-    """Rounded to two digits: more would feign a precision that no interval has."""
+    """Round to two significant digits; more would suggest a precision that intervals lack."""
     return int(float(f"{tokens:.1e}"))
 
 
 def located(at: Any, low: Any, high: Any) -> str:
-    """A length in tokens with its interval: ``575 [477, 701]``; without one ``575 or less``."""
+    """Return a length in tokens with its interval: ``575 [477, 701]``, else ``575 or less``."""
     if number(low) is None or number(high) is None:
         return f"{tokens(at)} or less"
     return f"{tokens(at)} [{tokens(low)}, {tokens(high)}]"
 
 
 def estimate(mean: Any, low: Any, high: Any) -> str:
-    """``0.98 [0.93, 0.99]``; says ``(no interval)`` where the mean has none."""
+    """Return a mean with its interval: ``0.98 [0.93, 0.99]`` or ``0.98 (no interval)``."""
     if number(mean) is None:
         return NOT_MEASURED
-    known = number(low) is not None and number(high) is not None
-    return f"{score(mean)} {f'[{score(low)}, {score(high)}]' if known else '(no interval)'}"
+    bounded = number(low) is not None and number(high) is not None
+    return f"{score(mean)} {f'[{score(low)}, {score(high)}]' if bounded else '(no interval)'}"
 
 
 def count(value: Any, noun: str) -> str:
-    """``1 answer``, ``200 answers``; an unknown count is ``an unknown number of answers``."""
+    """Return ``1 answer``, ``200 answers`` or, for None, ``an unknown number of answers``."""
     finite = number(value)
     if finite is None:
         return f"an unknown number of {noun}s"
@@ -170,12 +166,12 @@ def count(value: Any, noun: str) -> str:
 
 
 def named(noun: str, names: Sequence[str]) -> str:
-    """``campaign 2026-11-21``, ``campaigns 2026-11-21, 2026-11-22``; the plural adds an s."""
+    """Return ``campaign 2026-11-21`` or ``campaigns 2026-11-21, 2026-11-22``."""
     return f"{noun}{'' if len(names) == 1 else 's'} {', '.join(names)}"
 
 
 def ratio_words(shift: LossShift) -> str:
-    """Return ``x 0.51 [0.38, open]``, or ``open`` where neither end is known."""
+    """Return ``x 0.51 [0.38, open]``, or ``open`` if neither end is known."""
     if not shift.is_bounded:
         return "open"
     low, high = (f"{end:.2f}" if end else "open" for end in (shift.ci_low, shift.ci_high))
@@ -183,14 +179,14 @@ def ratio_words(shift: LossShift) -> str:
 
 
 RIGHT_OR_WRONG = frozenset({"em", "contained"})
-"""Scores of which an answer has 0 or 1, so that their mean is a share of right answers."""
+"""Scores that are 0 or 1 for each answer, so their mean is the share of right answers."""
 _MOST_EXAMPLES = 6
-"""Of more models no figures are given: they would be a list to read."""
+"""Most models for which a tolerance sentence gives figures; more would be a long list."""
 _OUT_OF = (10, 20, 100)
 
 
 def lost_of(tolerance: float) -> tuple[int, int]:
-    """How many of how many right answers ``tolerance`` (0..1) lets go, never more than it allows.
+    """Return ``tolerance`` (0..1) as "k of n" right answers that may be lost, rounded down.
 
     >>> lost_of(0.3), lost_of(0.05), lost_of(0.125)
     ((3, 10), (1, 20), (125, 1000))
@@ -202,7 +198,7 @@ def lost_of(tolerance: float) -> tuple[int, int]:
 
 
 def tolerance_sentences(results: Sequence[Cliffs], names: Sequence[str]) -> list[str]:
-    """One sentence for each tolerance and kind of score among ``results``."""
+    """Return one sentence for each tolerance and kind of score in ``results``."""
     groups: dict[tuple[float, str], dict[str, list[str]]] = {}
     for name, result in zip(names, results, strict=True):
         kind = result.score.name if result.score.name in {*RIGHT_OR_WRONG, "f1"} else ""
@@ -221,44 +217,44 @@ def tolerance_sentences(results: Sequence[Cliffs], names: Sequence[str]) -> list
 
 
 def _sentence(tolerance: float, kind: str, falls: Mapping[str, Sequence[str]]) -> str:
-    head, here = f"A tolerance of {level(tolerance)} means", ""
+    head, effect = f"A tolerance of {level(tolerance)} means", ""
     if len(falls) == 1:
-        here = f", here {next(iter(falls))}"
+        effect = f", here {next(iter(falls))}"
     elif falls:
-        each = [f"{', '.join(whose)} {fall}" for fall, whose in falls.items()]
-        here = f" ({'; '.join(each)})"
+        parts = [f"{', '.join(whose)} {fall}" for fall, whose in falls.items()]
+        effect = f" ({'; '.join(parts)})"
     if kind == "right":
         lost, of = lost_of(tolerance)
         return (
             f"{head}: of every {of:,} answers that are right on short documents, up to {lost:,} "
-            f"may be lost{here}."
+            f"may be lost{effect}."
         )
     if kind == "f1":
         return (
             f"{head}: token F1, the overlap in words with the accepted answer, may fall by up to "
-            f"{level(tolerance)} of its mean on short documents{here}. That is no count of right "
-            "answers: an answer may be right in part."
+            f"{level(tolerance)} of its mean on short documents{effect}. Partly right "
+            "answers count partly."
         )
     return (
         f"{head}: the mean score may fall by up to {level(tolerance)} of its mean on short "
-        f"documents{here}."
+        f"documents{effect}."
     )
 
 
 def latency_limit_sentence(cliffs: Cliffs) -> str | None:
-    """Longest length that keeps the first token within the user's limit; ``None`` without one."""
+    """Return a sentence on the longest length within the user's latency limit; None without it."""
     if (limit := cliffs.latency_limit) is None:
         return None
     ms, documents = limit.ttft_ms_p95, limit.n_documents
     within = f"within {ms:g} ms" if ms < 1_000 else f"within {ms / 1_000:g} s"
-    if documents < (least := least_documents(cliffs.confidence)):
+    if documents < (needed := least_documents(cliffs.confidence)):
         return (
             f"First token {within}: not known from {count(documents, 'document')} with a time; "
-            f"{level(SHARE)} of the calls at {level(cliffs.confidence)} confidence need {least}."
+            f"{level(SHARE)} of the calls at {level(cliffs.confidence)} confidence need {needed}."
         )
     reach = f"First token {within} up to {tokens(limit.tokens)} tokens"
     if limit.tokens is None:
-        reach = f"At no measured length is the first token known to come {within}"
+        reach = f"No measured length is known to give the first token {within}"
     elif limit.tokens == limit.longest_tokens:
         reach = f"First token {within} over the whole range, to {tokens(limit.tokens)} tokens"
     by = limit.passed_by_tokens
@@ -268,14 +264,14 @@ def latency_limit_sentence(cliffs: Cliffs) -> str | None:
 
 
 def joint_cap_sentence(cliffs: Cliffs) -> str | None:
-    """The cap that scores and times respect, and which binds; None where no time was tested."""
+    """Return the cap that score and latency both allow, and which limits it; None if untested."""
     joint = cliffs.joint_cap
     if joint is None:
         return None
     if joint.tokens is None:
-        none = "score" if joint.limited_by == "accuracy" else "limit on the time to first token"
-        return f"Joint cap of score and latency: none, because the {none} supports none."
-    expected = "keeps to its limit" if cliffs.latency_limit else "is never 25% and 50 ms too high"
+        limiter = "score" if joint.limited_by == "accuracy" else "limit on time to first token"
+        return f"Joint cap of score and latency: none, because the {limiter} supports no cap."
+    expected = "stays within its limit" if cliffs.latency_limit else "stays normal"
     limit = {
         "accuracy": f"the score: up to there, time to first token {expected}.",
         "latency": "latency: beyond that, time to first token is higher than expected.",
@@ -285,9 +281,9 @@ def joint_cap_sentence(cliffs: Cliffs) -> str | None:
 
 
 MOSTLY_COPIED = 0.9
-"""Share of copied answers from which on a cap is one for copying text."""
+"""Least share of copied answers at which a cap is described as a cap for copying text."""
 MANY_MODELS = 5
-"""From so many on, a comparison states how many false alarms to expect."""
+"""Least number of models for which a comparison states the expected false alarms."""
 _TESTED = (Verdict.STABLE, *DROPS)
 SCORE_NAMES = {"em": "exact match", "f1": "token F1", "contained": "containment"}
 SCORE_SHORT = {"em": "EM", "f1": "F1", "contained": "containment"}
@@ -304,29 +300,29 @@ VERDICT_PHRASE = {
 
 
 def score_name(cliffs: Cliffs, *, short: bool = False) -> str:
-    """The primary score in words (``exact match``) or short (``EM``)."""
+    """Return the primary score's name in words (``exact match``) or short (``EM``)."""
     name = cliffs.score.name or "score"
     return (SCORE_SHORT if short else SCORE_NAMES).get(name, name)
 
 
 def labels(results: Sequence[Cliffs]) -> list[str]:
-    """One name per result; one that appears twice has its campaign or a number, too."""
+    """Return one unique name per result; repeated names get their campaign or a number."""
     names = [r.model or "unnamed model" for r in results]
     counts = Counter(names)
     unique = [
         f"{name} ({r.campaign})" if counts[name] > 1 and r.campaign else name
         for name, r in zip(names, results, strict=True)
     ]
-    again, seen = Counter(unique), Counter[str]()
+    again, numbers = Counter(unique), Counter[str]()
     for i, name in enumerate(unique):
         if again[name] > 1:
-            seen[name] += 1
-            unique[i] = f"{name} #{seen[name]}"
+            numbers[name] += 1
+            unique[i] = f"{name} #{numbers[name]}"
     return unique
 
 
 def measured_range(cliffs: Cliffs) -> tuple[int, int] | None:
-    """Shortest and longest scored document in tokens, by the bins; None where nothing is scored."""
+    """Return the shortest and longest scored document in tokens; None if nothing is scored."""
     rows = [b for b in cliffs.bins if b.mean is not None]
     lows = [b.min_tokens for b in rows if b.min_tokens is not None]
     highs = [b.max_tokens for b in rows if b.max_tokens is not None]
@@ -334,9 +330,9 @@ def measured_range(cliffs: Cliffs) -> tuple[int, int] | None:
 
 
 def amount(cliffs: Cliffs) -> str:
-    """``200 examples over 200 documents``: an example counts once, however many its replicates.
+    """Return ``200 examples over 200 documents``; replicates of an example count once.
 
-    Of a table of means that states no n there are no examples to count: ``6 means of unknown n``.
+    A table of means without n has no examples to count: ``6 means of unknown n``.
     """
     means = [b for b in cliffs.bins if b.mean is not None]
     if cliffs.n == 0 and means:
@@ -347,11 +343,11 @@ def amount(cliffs: Cliffs) -> str:
 
 
 def instability_sentence(cliffs: Cliffs) -> str:
-    """How far the wordings of one question differ in score; empty where each was asked once."""
-    known = [(b.instability, b.n) for b in cliffs.bins if b.instability is not None and b.n]
-    if not known:
+    """Return how much scores vary by wording; empty if each question had one wording."""
+    spreads = [(b.instability, b.n) for b in cliffs.bins if b.instability is not None and b.n]
+    if not spreads:
         return ""
-    mean = sum(sd * n for sd, n in known) / sum(n for _, n in known)
+    mean = sum(sd * n for sd, n in spreads) / sum(n for _, n in spreads)
     return (
         f"The scores of one question differ between wordings by an SD of {mean:.2f} on average; "
         "they are averaged, and the question counts once."
@@ -359,7 +355,7 @@ def instability_sentence(cliffs: Cliffs) -> str:
 
 
 def last_octave_phrase(cliffs: Cliffs) -> str | None:
-    """``41 answers on 12 documents of more than 191 tokens``: answers just below the cap."""
+    """Return the data below the cap: ``41 answers on 12 documents of more than 191 tokens``."""
     octave, cap = cliffs.last_octave, cliffs.safe_cap_tokens
     if octave is None or cap is None:
         return None
@@ -369,7 +365,7 @@ def last_octave_phrase(cliffs: Cliffs) -> str | None:
 
 
 def baseline_phrase(cliffs: Cliffs) -> str:
-    """``0.98 [0.93, 0.99] (n = 80, documents up to 264 tokens)``."""
+    """Return the baseline: ``0.98 [0.93, 0.99] (n = 80, documents up to 264 tokens)``."""
     base = cliffs.baseline
     if base.mean is None:
         return "that was not measured"
@@ -383,19 +379,19 @@ def baseline_phrase(cliffs: Cliffs) -> str:
 
 
 def window_share(cliffs: Cliffs) -> float | None:
-    """Where the cliff is as a share of the model's window; None where either is unknown."""
+    """Return the cliff's location as a share of the window; None if either is unknown."""
     cliff, window = cliffs.cliff, cliffs.window_tokens
     return cliff.location_tokens / window if cliff and window else None
 
 
 def sentence(text: str | None) -> str:
-    """``text`` on one line with a full stop at its end; empty stays empty."""
+    """Return ``text`` on one line with a full stop at its end; empty text stays empty."""
     line = " ".join((text or "").split())
     return line if not line or line.endswith((".", "!", "?")) else f"{line}."
 
 
 def half_drop_sentence(cliffs: Cliffs) -> str:
-    """The report's last line: where half of the drop lies, or why that is not known."""
+    """Return the report's last line: the midpoint of the drop, or why it is unknown."""
     if cliffs.verdict_note and cliffs.verdict is Verdict.STABLE:
         return cliffs.verdict_note
     return f"{_half_drop(cliffs)} {cliffs.verdict_note or ''}".rstrip()
@@ -415,13 +411,13 @@ def _half_drop(cliffs: Cliffs) -> str:
             "measured."
         )
     after = "; the score recovers further out" if verdict is Verdict.DIP else ""
-    what = "start of the dip" if verdict is Verdict.DIP else "midpoint of the drop"
+    landmark = "start of the dip" if verdict is Verdict.DIP else "midpoint of the drop"
     less = " or less" if cliffs.cliff and cliffs.cliff.ci_low is None else ""
     if (share := window_share(cliffs)) is not None:
-        return f"The {what} is at {percent(share)} of the window{less}{after}."
+        return f"The {landmark} is at {percent(share)} of the window{less}{after}."
     if cliffs.cliff is not None:
         at = f"{tokens(cliffs.cliff.location_tokens)} tokens{less}{after}"
-        return f"The {what} is at {at}; the context window is unknown."
+        return f"The {landmark} is at {at}; the context window is unknown."
     if verdict is not Verdict.STABLE or reach is None:
         return "These data do not locate the midpoint of the drop."
     of_window = f" ({percent(reach[1] / window)} of the window)" if window else ""
@@ -430,17 +426,17 @@ def _half_drop(cliffs: Cliffs) -> str:
 
 
 def assumption_sentence(cliffs: Cliffs) -> str | None:
-    """Assumption of the cap on drops that recover, where there is a cap."""
+    """Return what the cap assumes about temporary drops; None if there is no cap."""
     recovery = cliffs.recovery
     if recovery is None or cliffs.safe_cap_tokens is None or cliffs.verdict is Verdict.DIP:
         return None
     if recovery.assumption == "any" or recovery.cap_tokens == cliffs.safe_cap_tokens:
         return "The cap also holds for a drop that recovers at longer lengths."
-    least, over = recovery.excluded_drop, level(recovery.share)
-    seen = (
+    drop, over = recovery.excluded_drop, level(recovery.share)
+    dips = (
         f"A temporary dip over {over} of the examples may have gone unseen."
-        if least is None
-        else f"A temporary dip of {level(least)} would have shown if it covered {over} of the "
+        if drop is None
+        else f"A temporary dip of {level(drop)} would have shown if it covered {over} of the "
         "examples."
     )
     robust, joint = recovery.cap_tokens, cliffs.joint_cap
@@ -449,24 +445,24 @@ def assumption_sentence(cliffs: Cliffs) -> str | None:
     without = "there is no cap" if robust is None else f"the cap is {tokens(robust)} tokens"
     return (
         "The cap assumes that a model that fails at a length also fails at longer ones. "
-        f"{seen} Without the assumption {without}."
+        f"{dips} Without the assumption {without}."
     )
 
 
 def looks_sentence(cliffs: Cliffs) -> str | None:
-    """How often a cap was read of this campaign, where it was more than once."""
+    """Return how often this campaign's cap was read; None for a single reading."""
     if len(cliffs.looks) < 2:
         return None
-    *some, last = (f"{look.n:,}" for look in cliffs.looks)
+    *earlier, last = (f"{look.n:,}" for look in cliffs.looks)
     return (
-        f"The cap was read {len(cliffs.looks)} times, from {', '.join(some)} and {last} "
-        "examples. A longer cap than any before takes more certainty, so that the longest of "
-        "them keeps the stated confidence."
+        f"The cap was read {len(cliffs.looks)} times, from {', '.join(earlier)} and {last} "
+        "examples. A cap longer than all earlier ones needs more certainty, so that the longest "
+        "one keeps the stated confidence."
     )
 
 
 def copies_sentence(cliffs: Cliffs) -> str | None:
-    """Kind of work that a cap holds for, where answers are copied from the document."""
+    """Return a caution if answers are copied from the document and there is a cap; else None."""
     share = cliffs.copied_share
     if cliffs.safe_cap_tokens is None or share is None or share < MOSTLY_COPIED:
         return None
@@ -477,13 +473,13 @@ def copies_sentence(cliffs: Cliffs) -> str | None:
 
 
 def certify_sentence(cliffs: Cliffs) -> str | None:
-    """How many examples would certify more, where the analysis says so; else why no number does."""
+    """Return how many more examples would help, or why no number would; None if not computed."""
     certify, reach = cliffs.certify, measured_range(cliffs)
     if reach is None:
         return _further_sentence(certify.further)
     parts = []
-    if (some := certify.n_for_a_cap) is not None:
-        needed = f"About {count(some, 'example')} per bin"
+    if (per_bin := certify.n_for_a_cap) is not None:
+        needed = f"About {count(per_bin, 'example')} per bin"
         parts.append(f"{needed} would give a cap, with a chance of 80%.")
     further, cap = certify.further, cliffs.safe_cap_tokens
     if text := _further_sentence(further):
@@ -494,7 +490,7 @@ def certify_sentence(cliffs: Cliffs) -> str | None:
 
 
 def _further_sentence(further: FurtherData | None) -> str | None:
-    """What a verdict or a cap at the 90th percentile needs besides; None where it is there."""
+    """Return what a verdict or a cap at the 90th percentile still needs; None if nothing."""
     if further is None or further.examples == 0:
         return None
     goal = "A verdict"
@@ -514,32 +510,32 @@ def _further_sentence(further: FurtherData | None) -> str | None:
 
 
 def not_comparable(results: Sequence[Cliffs]) -> list[str]:
-    """Differences between the results that put lengths or scores on different scales."""
-    same: dict[str, set[str | None]] = {
+    """Return the settings that differ between results, so lengths or scores cannot be compared."""
+    settings: dict[str, set[str | None]] = {
         "studies": {r.study for r in results},
         "tasks": {r.task for r in results},
         "tokenizers": {r.tokenizer for r in results},
         "scores": {r.score.name for r in results},
     }
-    return [words for words, values in same.items() if len(values) > 1]
+    return [words for words, values in settings.items() if len(values) > 1]
 
 
 def comparison(results: Sequence[Cliffs]) -> str:
-    """All models in one sentence, the longest cap first; empty for fewer than two results."""
+    """Return all models' caps in one sentence, longest first; empty for fewer than two results."""
     if len(results) < 2:
         return ""
-    named = sorted(
+    pairs = sorted(
         zip(labels(results), results, strict=True),
         key=lambda pair: -(pair[1].safe_cap_tokens or -1),
     )
-    caps = [(name, r.safe_cap_tokens) for name, r in named]
+    caps = [(name, r.safe_cap_tokens) for name, r in pairs]
     text = "Safe cap: " + ", ".join(
         f"{name} none supported" if cap is None else f"{name} {tokens(cap)} tokens"
         for name, cap in caps
     )
     if len(caps) == 2 and caps[0][1] and caps[1][1] and caps[0][1] != caps[1][1]:
         text += f" ({caps[0][1] / caps[1][1]:.1f} times shorter)"
-    drops = [(name, r.cliff) for name, r in named if r.cliff is not None]
+    drops = [(name, r.cliff) for name, r in pairs if r.cliff is not None]
     if len(drops) >= 2:
         spots = ", ".join(
             f"{name} {located(drop.location_tokens, drop.ci_low, drop.ci_high)}"
@@ -548,8 +544,8 @@ def comparison(results: Sequence[Cliffs]) -> str:
         spans = sorted(
             (drop.ci_low or 0, drop.ci_high or drop.location_tokens) for _, drop in drops
         )
-        apart = all(one[1] < other[0] for one, other in pairwise(spans))
-        overlap = "the intervals do not overlap" if apart else "some of the intervals overlap"
+        disjoint = all(span[1] < following[0] for span, following in pairwise(spans))
+        overlap = "the intervals do not overlap" if disjoint else "some of the intervals overlap"
         text += f"; midpoint of the drop: {spots}; {overlap}"
     if differing := not_comparable(results):
         text += f". Different {' and '.join(differing)}: not directly comparable"
@@ -557,21 +553,21 @@ def comparison(results: Sequence[Cliffs]) -> str:
 
 
 def false_alarms(results: Sequence[Cliffs]) -> str:
-    """Drops that chance alone brings to that many verdicts; empty for fewer than five."""
+    """Return how many drops chance alone would show; empty for fewer than five verdicts."""
     chances = [1 - r.confidence for r in results if r.verdict in _TESTED]
     if len(chances) < MANY_MODELS:
         return ""
-    some = 1 - math.prod(1 - chance for chance in chances)
+    any_alarm = 1 - math.prod(1 - chance for chance in chances)
     dropped = sum(r.cliff is not None for r in results)
     return (
-        f"Of {len(chances)} models whose score does not change with length at all, chance alone "
-        f"lets up to {sum(chances):.1f} appear to drop on average, and at least one with a "
-        f"probability of up to {some:.0%}; here {dropped} {'does' if dropped == 1 else 'do'}."
+        f"{dropped} of {len(chances)} models {'shows' if dropped == 1 else 'show'} a drop. Chance "
+        f"alone would show up to {sum(chances):.1f} on average, and at least one with a "
+        f"probability of up to {any_alarm:.0%}."
     )
 
 
 def deciding_cap(cliffs: Cliffs) -> int | None:
-    """The cap in tokens of the document: of the scores and, where one is set, the time limit."""
+    """Return the cap in document tokens, from the scores and, if set, the latency limit."""
     joint = cliffs.joint_cap
     if joint is not None and joint.limited_by == "latency_limit":
         return joint.tokens
@@ -579,7 +575,7 @@ def deciding_cap(cliffs: Cliffs) -> int | None:
 
 
 def one_line(cliffs: Cliffs) -> str:
-    """``safe up to 12,300 tokens (95%); cliff at 15,000 [13,000, 17,400]; n=1,000``."""
+    """Return ``safe up to 12,300 tokens (95%); cliff at 15,000 [13,000, 17,400]; n=1,000``."""
     cap = deciding_cap(cliffs)
     words = "no safe cap" if cap is None else f"safe up to {tokens(cap)} tokens"
     if cap is None and (base := cliffs.baseline_cap_tokens) is not None:
@@ -588,7 +584,7 @@ def one_line(cliffs: Cliffs) -> str:
 
 
 def drop_clause(cliffs: Cliffs) -> str:
-    """Verdict along the length axis: ``cliff at 15,000 [13,000, 17,400]``."""
+    """Return the verdict with its location: ``cliff at 15,000 [13,000, 17,400]``."""
     verdict, drop = cliffs.verdict, cliffs.cliff
     words = VERDICT_PHRASE[verdict]
     if verdict is Verdict.STABLE:
@@ -601,7 +597,7 @@ def drop_clause(cliffs: Cliffs) -> str:
 
 
 def rope_sentence(attention: AttentionResult | None) -> str | None:
-    """Where RoPE is predicted to fail, as a share of the window; None where that has no support."""
+    """Return where RoPE is predicted to fail, as a share of the window; None if unsupported."""
     if attention is None or (rope := attention.rope) is None:
         return None
     return (
@@ -613,16 +609,16 @@ def rope_sentence(attention: AttentionResult | None) -> str | None:
 
 
 def attention_sentences(attention: AttentionResult) -> list[str]:
-    """All sentences on attention of a model, RoPE last."""
+    """Return all sentences on a model's attention, RoPE last."""
     return [sentence(text) for text in (*attention.says, rope_sentence(attention)) if text]
 
 
 CONTROL_WORDS: dict[Control, str] = {"no_context": "no document", "oracle": "evidence alone"}
-"""Input sent in the document's place."""
+"""Control -> input sent in place of the document."""
 
 
 def shown_mix(result: Cliffs) -> CategoryMix | None:
-    """Of the categories with a curve at an equal mix, that which moves it most; None without."""
+    """Return the category whose equal-mix curve differs most from the measured one, or None."""
 
     def moved(row: CategoryMix) -> float:
         pairs = ((b.mean, b.standardised) for b in row.bins)

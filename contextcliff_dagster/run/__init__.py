@@ -1,4 +1,4 @@
-"""Runs for the command line and notebooks: a study's assets, materialized in this process.
+"""In-process runs for the command line and notebooks: materialization of a study's assets.
 
-Does not belong here: what the assets are (`defs`), and how a command is read or printed (`cli`).
+Does not belong here: definitions of assets (`defs`), and parsing or output of commands (`cli`).
 """

@@ -1,4 +1,4 @@
-"""Pilot, then rounds where a token is expected to be most informative, in this process."""
+"""In-process measurement of a pilot, then of rounds at the most informative lengths."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Targeted:
     profiled: Profiled
     rounds: Mapping[str, Round]
     stopped: str | None
-    """Why it ended before every model was done: the sentence of the budget or the deadline."""
+    """Reason for an early end, a sentence about the budget or the deadline; else None."""
 
 
 def profile_targeted(
@@ -38,18 +38,18 @@ def profile_targeted(
 ) -> Targeted:
     """Measure a prepared study until each model's loss is located or ruled out, or data runs out.
 
-    Each bin gives at most ``study.sampling.samples_per_bin`` examples. What an earlier run has
-    asked counts: a run that was cut goes on where it was. Where the budget or the deadline ends it,
-    what is measured is judged and reported.
+    Each bin gives at most ``study.sampling.samples_per_bin`` examples. Answers of an earlier run
+    count, so an interrupted run continues where it stopped. If the budget or the deadline ends the
+    run, the answers so far are judged and reported.
 
     Args:
-        runs: where its assets are materialized.
-        on_round: gets a sentence: what each round asks of a model, and why.
+        runs: the runs that materialize the study's assets.
+        on_round: called with a sentence on what each round measures for a model, and why.
 
     Raises:
-        BudgetError: not even the first round could be paid.
+        BudgetError: the budget does not cover the first round.
         StoreError: the call ledger has lost answers that the store has.
-        ContextCliffError: one sentence; nothing measured is lost.
+        ContextCliffError: measuring failed; nothing measured is lost.
     """
     from contextcliff_dagster.experiments.common import preparation
     from contextcliff_dagster.experiments.common.measurement import require_known_answers
@@ -107,7 +107,7 @@ def profile_targeted(
 
 
 def _add(calls: dict[str, RunSummary], more: Mapping[str, RunSummary]) -> None:
-    """Add what a round has done; what was planned is counted once, from each round's own calls."""
+    """Add a round's summaries to ``calls``, counting each planned call once."""
     for model, summary in more.items():
         if (so_far := calls.get(model)) is None:
             calls[model] = summary

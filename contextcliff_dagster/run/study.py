@@ -1,4 +1,4 @@
-"""A study's assets, materialized in this process: the entry for the command line and notebooks."""
+"""In-process materialization of a study's assets, for the command line and notebooks."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LocalRuns:
-    """Where the assets of a study are materialized in this process.
+    """In-process runs that materialize the assets of a study's campaign.
 
-    ``instance``: where the runs are recorded; ``DAGSTER_HOME``'s when None, else nowhere.
-    ``cause``: what started them, a tag of each run. ``with_answers``: questions and answers go into
-    the report.
+    ``instance`` records the runs; None means ``DAGSTER_HOME``'s instance, or no record without it.
+    ``cause`` names what started the runs, as a tag of each. ``with_answers``: whether the report
+    includes questions and answers.
     """
 
     study: Study
@@ -71,7 +71,7 @@ class LocalRuns:
         cause: str = "python",
         with_answers: bool = False,
     ) -> LocalRuns:
-        """Return the runs of ``campaign``, the study's current one when None.
+        """Return the runs of ``campaign``, or of the study's current one if None.
 
         Raises:
             StudyError: there is no such campaign.
@@ -86,14 +86,14 @@ class LocalRuns:
         config: Config | None = None,
         watch: Watch | None = None,
     ) -> None:
-        """Materialize the named assets of the campaign in one run; their errors come through.
+        """Materialize the named assets of the campaign in one run, and raise their errors.
 
-        ``experiment``: whose partitions the run is about (those of its documents where they are
-        named); None where none of the assets has any. ``config``: what ops are given besides the
-        campaign.
+        ``experiment``: the experiment whose partitions the run covers (its documents' partitions
+        if ``names`` has its document asset); None if no asset is partitioned. ``config``: op
+        configuration besides the campaign.
 
         Raises:
-            ContextCliffError: an asset failed, or a check that blocks what comes after it.
+            ContextCliffError: an asset failed, or a blocking check did.
         """
         import dagster as dg
 
@@ -117,7 +117,7 @@ class LocalRuns:
         study, instance = self.study, self.instance
         if instance is None and os.environ.get("DAGSTER_HOME"):
             instance = dg.DagsterInstance.get()
-        # Each is a job of the code location; the job's page shows the run.
+        # Use a job of the code location, so that the job's page shows the run.
         job, partitions = job_name(study, partitioned(study)[0]), {}
         if experiment is not None and {*names} & {*experiment.document_assets()[:1]}:
             job = documents_job_name(study, experiment)
@@ -156,7 +156,7 @@ class LocalRuns:
             raise self._refusal(experiment, error) from error
 
     def _refusal(self, experiment: Experiment | None, error: Exception) -> ContextCliffError:
-        """The sentence of the blocking check; the exception has no more than its name."""
+        """Return the blocking check's sentence as an error; the exception has only its name."""
         if experiment is not None:
             blocking = {check.name for check in experiment.checks if check.blocking}
             with StudyRun.open(self.study, self.store, self.campaign) as run:
@@ -175,7 +175,7 @@ class ArchivedStudy(NamedTuple):
 
 
 def is_archive(file: Path) -> bool:
-    """Whether ``file`` is one that `contextcliff export` has written."""
+    """Return whether `contextcliff export` wrote ``file``."""
     from contextcliff_dagster.archive.container import ARCHIVE_HEAD
 
     try:
@@ -188,13 +188,13 @@ def is_archive(file: Path) -> bool:
 
 
 def rebuild_archive(file: Path, folder: Path, *, with_answers: bool = False) -> ArchivedStudy:
-    """Unpack ``file`` into a store below ``folder`` and make its newest campaign's report.
+    """Unpack ``file`` into a store below ``folder`` and build its newest campaign's report.
 
-    ``with_answers``: questions and answers go into report.html.
+    ``with_answers``: whether report.html includes questions and answers.
 
     Raises:
-        ContextCliffError: it is no sound archive (as `import_study`), or the ledger is a database
-            that it would be written to.
+        ContextCliffError: the archive is not intact (see `import_study`), or the ledger is a
+            database, which the archive would be written to.
     """
     from contextcliff_dagster.archive.study import import_study
     from contextcliff_dagster.experiments.restore import restore
@@ -203,8 +203,8 @@ def rebuild_archive(file: Path, folder: Path, *, with_answers: bool = False) -> 
 
     if os.environ.get("CONTEXTCLIFF_LEDGER"):
         raise DataError(
-            f"{file} is an archive, and CONTEXTCLIFF_LEDGER names a database that it would be "
-            "written to; bring it into a store with `contextcliff import`."
+            f"{file} is an archive, which would be written to the database in CONTEXTCLIFF_LEDGER; "
+            "bring it into a store with `contextcliff import`."
         )
     store = Store(folder)
     study, summary = import_study(store, file, restore=restore)
@@ -216,12 +216,12 @@ def rebuild_archive(file: Path, folder: Path, *, with_answers: bool = False) -> 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A study that is ready to be measured: its frozen sample and its cost estimate.
+    """A study that is ready to be measured, with its frozen sample and its cost estimate.
 
-    ``manifest`` is None for a study whose experiments make their own documents.
-    ``kept``: whether the sample lies in the store; see ``keep`` of :func:`prepare_study`.
-    ``audit`` is the distribution audit as a JSON object; None where the corpus is no longer needed
-    and was not read.
+    ``manifest`` is None for a study whose experiments generate their own documents.
+    ``kept``: whether the sample is in the store; see ``keep`` of :func:`prepare_study`.
+    ``audit`` is the distribution audit as a JSON object; None if the corpus was not needed and
+    therefore not read.
     """
 
     study: Study
@@ -233,13 +233,13 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Profiled:
-    """A measured study. ``calls`` is empty where nothing but files was rebuilt.
+    """A measured study. ``calls`` is empty if only files were rebuilt.
 
-    ``cliffs``: of the length profile, one a model. ``sections``: wrong answers of models at the
-    floor, and what the report says of the other experiments of the study. ``notes``: those of the
-    report: who is left out of it, and why.
-    ``unchecked``: answers of the measured models in the whole campaign whose prompts could not be
-    checked for a silent cut, as the report counts them; None where there is no length profile.
+    ``cliffs``: length-profile results, one per model. ``sections``: wrong answers of models at the
+    floor, and the report's sections on the study's other experiments. ``notes``: the report's notes
+    on models left out of it, and why.
+    ``unchecked``: number of answers in the campaign, of the measured models, whose prompts could
+    not be checked for silent truncation; None without a length profile.
     """
 
     study: Study
@@ -267,13 +267,13 @@ def prepare_study(
 ) -> Prepared:
     """Freeze the manifest from the corpus, and estimate the cost; makes no call.
 
-    A manifest that was frozen for the same specification is reused: the corpus is then not opened.
-    ``reread=True`` opens it again, and draws a new sample if its bytes have changed. ``keep=False``
-    changes neither the store nor Dagster's records: what is not frozen yet is drawn in a temporary
-    folder.
+    A manifest frozen for the same specification is reused without opening the corpus. With
+    ``reread``, the corpus is opened again, and a new sample is drawn if its bytes have changed.
+    With ``keep=False``, neither the store nor Dagster's records change: a new sample is drawn in a
+    temporary folder.
 
     Raises:
-        ContextCliffError: one sentence; nothing measured is lost.
+        ContextCliffError: the study cannot be prepared; nothing measured is lost.
     """
     import dagster as dg
 
@@ -290,8 +290,8 @@ def prepare_study(
     sampled = study.has_corpus
     frozen = not sampled or (not reread and preparation.find_frozen(study, store) is not None)
     with nullcontext(store.root) if keep else TemporaryDirectory(prefix="contextcliff-") as root:
-        aside = Store(Path(root))
-        drawn, ledgered = store if frozen else aside, store if store.has_ledger else aside
+        temporary = Store(Path(root))
+        drawn, ledgered = store if frozen else temporary, store if store.has_ledger else temporary
         with StudyRun.open(study, ledgered, campaign) as run:
             name = run.campaign
         watch = Watch()
@@ -333,24 +333,24 @@ def profile_study(
     """Make the missing calls, then score, analyse and report.
 
     Args:
-        models, samples_per_bin, seed: instead of the study's own; another seed is another study
-            (see :meth:`Study.with_seed`).
-        campaign: the current one when None.
-        budget: the study's own when None.
-        deadline_s: seconds after which no call is sent; the study's own when None.
+        models, samples_per_bin, seed: values that override the study's; another seed gives another
+            study (see :meth:`Study.with_seed`).
+        campaign: name of the campaign; None for the current one.
+        budget: limit on spending; None for the study's.
+        deadline_s: seconds after which no call is sent; None for the study's.
         on_progress: called with the model's name while its calls run.
-        on_wait: gets a sentence where a device that a model needs is in use, and where the length
+        on_wait: called with a sentence if a device that a model needs is in use, or if the length
             of its window is unknown.
-        should_stop: asked between calls; True ends cleanly, with what is measured kept.
-        store: :meth:`Store.default` when None.
-        instance: where the runs are recorded; ``DAGSTER_HOME``'s when that is set, else nowhere.
+        should_stop: called between calls; True ends the run cleanly and keeps all answers.
+        store: the store; None for :meth:`Store.default`.
+        instance: Dagster instance that records the runs; None for ``DAGSTER_HOME``'s, if it is set.
         cause: what started the runs, a tag of each.
-        with_answers: whether questions and answers go into report.html.
+        with_answers: whether report.html includes questions and answers.
 
     Raises:
-        EngineError: a model could not be asked to the end; what it answered is reported all the
-            same, and in ``measured`` of the error.
-        ContextCliffError: one sentence; nothing measured is lost.
+        EngineError: a model failed before the end; its answers so far are still reported, and are
+            in the error's ``measured``.
+        ContextCliffError: measuring failed; nothing measured is lost.
     """
     from contextcliff_dagster.defs.asset_specs import PREPARATION
     from contextcliff_dagster.defs.resources import Watch
@@ -387,8 +387,8 @@ def rebuild_report(
 ) -> Profiled:
     """Rebuild records, profiles and report from the ledger and the manifest; makes no call.
 
-    A study that asks for more examples than its frozen sample has is reported from those.
-    ``with_answers``: questions and answers go into report.html.
+    If the study requests more examples than its frozen sample has, the report covers the sample.
+    ``with_answers``: whether report.html includes questions and answers.
 
     Raises:
         StudyError: nothing is measured yet.
@@ -408,12 +408,12 @@ def _make_documents(runs: LocalRuns) -> list[str]:
     """Make the documents that the study's experiments keep and that are missing.
 
     Returns:
-        The assets that list them, which are to be made next.
+        The names of the assets that list these documents, to be materialized next.
     """
     manifests: list[str] = []
     for experiment in asked_experiments(runs.study):
-        kept = experiment.documents
-        if kept is not None and kept.frozen(runs.study, runs.store) is None:
+        documents = experiment.documents
+        if documents is not None and documents.frozen(runs.study, runs.store) is None:
             runs.materialize(experiment, experiment.document_assets()[:1])
             manifests += experiment.document_assets()[1:]
     return manifests
@@ -426,7 +426,7 @@ def _materialize(
     *,
     from_ledger_only: bool = False,
 ) -> None:
-    """Materialize the assets ``before`` and every experiment's, the report with the last one's."""
+    """Materialize the assets ``before`` and those of every experiment, the report with the last."""
     experiments = partitioned(runs.study)
     for experiment in experiments:
         asking = measuring_assets(runs.study, experiment)
@@ -450,10 +450,10 @@ def _as_asked(
 def read_profiled(
     study: Study, store: Store, campaign: str, calls: Mapping[str, RunSummary]
 ) -> Profiled:
-    """Return the results in the store; nothing is made again.
+    """Return the results in the store without rebuilding anything.
 
     Raises:
-        StoreError: there are none.
+        StoreError: there are no results.
     """
     from contextcliff_dagster.experiments.common.records import read_record_table
     from contextcliff_dagster.experiments.length_profile.profile_and_report import floor_sections

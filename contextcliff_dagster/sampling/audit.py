@@ -1,6 +1,6 @@
-"""The distribution audit: does the corpus support a study of these lengths? Before any inference.
+"""Distribution audit, before any inference: does the corpus support a study of these lengths?
 
-It judges and advises; it raises nothing. The caller asks for the verdict.
+The audit returns a verdict with advice; it raises no errors.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Ints
 
 CELLS = 18
-"""Equal parts of the 5-95 % range that should each hold a document: one per 5 %."""
+"""Number of equal parts of the 5-95 % range that should each hold a document: one per 5 %."""
 LEAST_COVERAGE = 0.5
 GOOD_COVERAGE = 0.9
 LEAST_SPREAD = 1.25
-"""Below this ratio of the longest to the shortest document (95th to 5th percentile) the lengths are
-too alike to show a difference; below ``GOOD_SPREAD`` a cliff may well lie outside of them."""
+"""Least ratio of the 95th to the 5th percentile of document lengths; below it, they are too alike
+to show a difference. Below ``GOOD_SPREAD``, a cliff may lie outside them."""
 GOOD_SPREAD = 4.0
 BARS = 24
 
@@ -42,10 +42,10 @@ class HistogramBar:
 class DistributionAudit:
     """The audit's results.
 
-    ``coverage``: of the range from 5 % to 95 % of the way between the shortest and the longest
-    wanted length (the target's; the corpus's own, up to the window, without a target), cut into 18
-    equal parts, the share of parts in which at least one document lies.
-    ``duplicates``: examples that put a question to a document a second time.
+    ``coverage``: share of the 18 equal parts of the 5-95 % length range that hold a document. The
+    range runs from 5 % to 95 % of the way between the target's shortest and longest length, or,
+    without a target, the corpus's own lengths up to the window.
+    ``duplicates``: examples that repeat a question about the same document.
     ``documents_per_bin``: distinct documents by bin key. ``over_window``: documents longer than the
     window (None: window unknown).
     """
@@ -108,9 +108,9 @@ def audit_lengths(
     import numpy as np
 
     window, target = required.window_tokens, required.target
-    named = length_map["document_id"].combine_chunks().dictionary_encode()
+    documents_by_row = length_map["document_id"].combine_chunks().dictionary_encode()
     by_example = length_map["length_tokens"].to_numpy()
-    _, first = np.unique(named.indices.to_numpy(zero_copy_only=False), return_index=True)
+    _, first = np.unique(documents_by_row.indices.to_numpy(zero_copy_only=False), return_index=True)
     lengths = np.sort(by_example[first])
     p05, median, p95 = (int(x) for x in np.quantile(lengths, (0.05, 0.5, 0.95), method="lower"))
     low, high = int(lengths[0]), int(lengths[-1])
@@ -153,7 +153,7 @@ def audit_lengths(
 
 
 def _refusals(audit: DistributionAudit) -> list[str]:
-    """Return the reasons why the corpus does not support the study, the most telling first."""
+    """Return the reasons why the corpus does not support the study, the most important first."""
     refusals: list[str] = []
     low, high, target = audit.min_tokens, audit.max_tokens, audit.target
     margin = 0.05 * (target[1] - target[0]) if target else 0.0
@@ -189,13 +189,13 @@ def _refusals(audit: DistributionAudit) -> list[str]:
 
 
 def _warnings(audit: DistributionAudit) -> tuple[list[str], list[str]]:
-    """Return a usable corpus's limits: those of its lengths, and those of its counts."""
+    """Return the warnings for a usable corpus: about its lengths, and about its counts."""
     lengths: list[str] = []
     counts: list[str] = []
     if audit.p95_tokens < GOOD_SPREAD * audit.p05_tokens:
         lengths.append(
             f"nine in ten documents have {audit.p05_tokens:,} to {audit.p95_tokens:,} tokens: a "
-            "cliff outside of that cannot be seen"
+            "cliff outside that range cannot be seen"
         )
     if audit.uncovered and audit.coverage < GOOD_COVERAGE:
         lengths.append(
@@ -233,21 +233,21 @@ def _coverage(lengths: Ints, low: int, high: int) -> tuple[float, tuple[tuple[in
         return 0.0, ()
     edges = low + (high - low) * np.linspace(0.05, 0.95, CELLS + 1)
     # The last part is closed above, like np.histogram's.
-    held, _ = np.histogram(lengths, edges)
+    counts, _ = np.histogram(lengths, edges)
     gaps: list[tuple[int, int]] = []
-    for at in np.flatnonzero(held == 0).tolist():
-        start, end = math.ceil(edges[at]), math.ceil(edges[at + 1])
+    for part in np.flatnonzero(counts == 0).tolist():
+        start, end = math.ceil(edges[part]), math.ceil(edges[part + 1])
         if gaps and gaps[-1][1] == start:
             gaps[-1] = (gaps[-1][0], end)
         else:
             gaps.append((start, end))
-    return float((held > 0).mean()), tuple(gaps)
+    return float((counts > 0).mean()), tuple(gaps)
 
 
 def _gaps(uncovered: Sequence[tuple[int, int]]) -> str:
     widest = max(uncovered, key=lambda gap: gap[1] - gap[0])
-    rest = len(uncovered) - 1
-    others = f" and in {rest} other stretch{'es' if rest > 1 else ''}" if rest else ""
+    n_others = len(uncovered) - 1
+    others = f" and in {n_others} other stretch{'es' if n_others > 1 else ''}" if n_others else ""
     return f"{widest[0]:,} to {widest[1]:,} tokens{others}"
 
 
@@ -260,10 +260,10 @@ def _duplicates(examples: Iterable[pa.RecordBatch]) -> int:
     digests = bytearray()
     for batch in examples:
         for row in batch.to_pylist():
-            asked = " ".join(row["question"].split()).lower()
-            digests += hashlib.sha256(f"{row['document_id']}\n{asked}".encode()).digest()[:16]
-    seen = np.frombuffer(digests, "S16")
-    return len(seen) - len(np.unique(seen))
+            question = " ".join(row["question"].split()).lower()
+            digests += hashlib.sha256(f"{row['document_id']}\n{question}".encode()).digest()[:16]
+    hashes = np.frombuffer(digests, "S16")
+    return len(hashes) - len(np.unique(hashes))
 
 
 def _histogram(lengths: Ints, by_example: Ints) -> tuple[HistogramBar, ...]:

@@ -1,10 +1,10 @@
-"""Length bins: how the axis of document lengths is cut, and what becomes of starved bins.
+"""Length bins: how the axis of document lengths is cut, and what happens to starved bins.
 
 A bin is a half-open range ``[edge_low, edge_high)`` of whole tokens (the last one is closed above),
 so that equal lengths always share a bin and every length of the corpus lies in exactly one. A bin
 is *starved* when it holds fewer distinct documents than the threshold: examples that share a
-document fail together, so documents are what a statistic can count on. A starved bin is refused or
-merged with a neighbour as the study says; it is never filled with made-up, cut or padded texts.
+document fail together, so statistics rest on distinct documents. A starved bin is refused or merged
+with a neighbour as the study says; it is never filled with made-up, cut or padded texts.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def make_bins(
 ) -> list[LengthBin]:
     """Return the study's bins: :func:`cut_bins`, starved ones refused or merged.
 
-    Merging takes the emptiest starved bin first (of equals the longest, tails being sparse) and
-    joins it to the neighbour with fewer documents (of equals the shorter), until none is starved.
+    Merging starts with the emptiest starved bin (on ties the longest, because tails are sparse) and
+    joins it to the neighbour with fewer documents (on ties the shorter), until none is starved.
 
     Args:
         lengths_by_example: tokens of each example's document, one per example.
@@ -75,13 +75,13 @@ def make_bins(
         first, second = min(at, into), max(at, into)
         groups[first] += groups.pop(second)
         size[first] += size.pop(second)
-    settled = []
+    result = []
     for group in groups:
         # The bin with most documents keeps its key: it moved least.
         keeper = max(group, key=lambda b: (b.n_documents, b.n, b.bin))
-        whole = replace(keeper, edge_low=group[0].edge_low, edge_high=group[-1].edge_high)
-        settled += [whole if b is keeper else replace(b, merged_into=keeper.bin) for b in group]
-    return _filled(settled, lengths_by_example, document_ids)
+        merged = replace(keeper, edge_low=group[0].edge_low, edge_high=group[-1].edge_high)
+        result += [merged if b is keeper else replace(b, merged_into=keeper.bin) for b in group]
+    return _filled(result, lengths_by_example, document_ids)
 
 
 def cut_bins(
@@ -90,7 +90,7 @@ def cut_bins(
     """Cut the axis into ``spec.count`` bins, starved or empty ones included.
 
     Quantile edges are observed lengths: edge k is the length at rank ``floor(k * n / count)`` of
-    the sorted examples. Where many examples share a length, neighbouring edges coincide and the bin
+    the sorted examples. If many examples share a length, neighbouring edges coincide and the bin
     between them is empty: all equal lengths lie in the bin that starts with them. Fixed bins of a
     given width start at 0 tokens, and the last one reaches to the longest document.
 
@@ -144,8 +144,8 @@ def _numbers(document_ids: Sequence[str] | Ints) -> Ints:
 
     if isinstance(document_ids, np.ndarray):
         return document_ids
-    seen: dict[str, int] = {}
-    return np.array([seen.setdefault(name, len(seen)) for name in document_ids], np.int64)
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(name, len(numbers)) for name in document_ids], np.int64)
 
 
 def _filled(
@@ -178,8 +178,8 @@ def _filled(
 
 def _refusal(starved: Sequence[LengthBin], bins: Sequence[LengthBin], spec: BinSpec) -> str:
     worst = min(starved, key=lambda b: (b.n_documents, b.bin))
-    rest = len(starved) - 1
-    others = f" ({rest} more of the {len(bins)} bins hold too few, too)" if rest else ""
+    n_others = len(starved) - 1
+    others = f" ({n_others} more of the {len(bins)} bins hold too few, too)" if n_others else ""
     return (
         f"Bin {worst.bin} ({worst.edge_low} to {worst.edge_high} tokens) holds "
         f"{_documents(worst.n_documents)}, fewer than bins.starved_below ({spec.starved_below})"

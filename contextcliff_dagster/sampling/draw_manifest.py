@@ -6,18 +6,18 @@ Controls ask the same questions without their document, or over their evidence a
   answers then, it knew or guessed.
 - ``oracle``: the pieces of evidence are there, in the text's order, a blank line between them.
   Only questions that say where their evidence is can be asked: in characters of the document
-  (`EVIDENCE_SPANS`), or as texts that occur in it (a field ``evidence`` of a file of one's own).
+  (`EVIDENCE_SPANS`), or as texts that occur in it (a field ``evidence`` of a user's own file).
 
-A control is an ordinary call of another document by the study's recipe: same engine, ledger, budget
-and template. Its key cannot be that of a measured call, unless a document is nothing but that text.
+A control is an ordinary call on another document with the study's recipe, engine, ledger and
+budget. Its key differs from every measured call's, unless a document consists of that text alone.
 
 The sample is stratified by bin, nested, balanced over documents, and drawn from a seed alone. A
 document's place in its bin's order is ``SHA-256(seed, document id)``, a question's within its
 document ``SHA-256(seed, example id)``. A bin is drawn in rounds: one question of each document, in
 document order, then a second of each, up to ``questions_per_document``. So the order depends on
 nothing but the seed and the ids, not on the source's order or the sample's size: n = 20 begins with
-the n = 5 sample. In every prefix no document has given two questions more than another that still
-had one to give.
+the n = 5 sample. In every prefix, no document is more than one question ahead of another that has
+questions left.
 """
 
 from __future__ import annotations
@@ -103,18 +103,18 @@ class ControlSource:
 
 
 def evidence_of(metadata: Mapping[str, Any], document: str) -> list[str]:
-    """Return the pieces of evidence in text order; none if the place of any is unknown.
+    """Return the pieces of evidence in text order; empty if the place of any is unknown.
 
     Pieces that overlap or touch are joined.
     """
     spans = spans_of(metadata, document)
-    joined: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for start, end in sorted(spans):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
         else:
-            joined.append((start, end))
-    return [document[start:end] for start, end in joined]
+            merged.append((start, end))
+    return [document[start:end] for start, end in merged]
 
 
 def spans_of(metadata: Mapping[str, Any], document: str) -> list[tuple[int, int]]:
@@ -139,16 +139,16 @@ def _spans(given: Any, document: str) -> list[tuple[int, int]]:
 
 
 def _evidence_places(given: Any, document: str) -> list[tuple[int, int]]:
-    """Return where the given texts first occur in the document; none if one does not occur."""
+    """Return where the texts first occur in the document; empty if any does not occur."""
     texts: Sequence[Any] = [given] if isinstance(given, str) else given or ()
     if not isinstance(texts, list | tuple):
         return []
     spans = []
     for text in texts:
-        at = document.find(text) if isinstance(text, str) and text.strip() else -1
-        if at < 0:
+        start = document.find(text) if isinstance(text, str) and text.strip() else -1
+        if start < 0:
             return []
-        spans.append((at, at + len(text)))
+        spans.append((start, start + len(text)))
     return spans
 
 
@@ -218,13 +218,13 @@ def _bins_of(lengths: Ints, bins: Sequence[LengthBin]) -> Ints:
 
 
 def _places(seed: int, kind: str, names: pa.Array | pa.ChunkedArray) -> tuple[Ints, Ints]:
-    """Return the names' places by the seed: the first 16 bytes of each hash, as two numbers."""
+    """Return the names' sort keys by the seed: the first 16 bytes of each hash, as two numbers."""
     digests = bytearray()
     for start in range(0, len(names), _NAMES_AT_ONCE):
         for name in names.slice(start, _NAMES_AT_ONCE).to_pylist():
             digests += seeded_place(seed, kind, name)[:16]
-    both = np.frombuffer(digests, ">u8").reshape(-1, 2)
-    return both[:, 0].astype(np.uint64), both[:, 1].astype(np.uint64)
+    numbers = np.frombuffer(digests, ">u8").reshape(-1, 2)
+    return numbers[:, 0].astype(np.uint64), numbers[:, 1].astype(np.uint64)
 
 
 def _numbered(within: Ints, *by: Ints) -> Ints:
@@ -263,24 +263,24 @@ def draw_manifest(
 
     ``length_map``: the file; its rows are freed as soon as the sample is drawn.
     ``header`` should name study, tokenizer and corpus fingerprint; the sample's spec is added as
-    ``sample``. ``tokenizer`` opens the study's, where an example says in characters how far its
-    pieces of evidence lie apart. ``locate`` finds the evidence of questions that do not say where
-    theirs is; without it they have no position.
+    ``sample``. ``tokenizer`` opens the study's tokenizer, to convert distances between pieces of
+    evidence from characters. ``locate`` finds the evidence of questions that do not state its
+    place; without it they have no position.
 
     Raises:
         CorpusError: see :func:`draw_sample`.
         StoreError: the corpus is missing, damaged, or not the one of the length map.
     """
     return_freed_memory()
-    drawn = draw_sample(read_length_map(length_map, spec.min_tokens), bins, spec)
-    examples = _rows_of(corpus_dir / "examples.parquet", "example_id", drawn["example_id"])
+    sample = draw_sample(read_length_map(length_map, spec.min_tokens), bins, spec)
+    examples = _rows_of(corpus_dir / "examples.parquet", "example_id", sample["example_id"])
     for name in _PLACE:
-        examples = examples.append_column(name, drawn[name])
-    wanted = sorted(drawn["document_id"].unique().to_pylist())
-    del drawn
+        examples = examples.append_column(name, sample[name])
+    document_ids = sorted(sample["document_id"].unique().to_pylist())
+    del sample
     examples = validate(examples, MANIFEST_EXAMPLES, str(corpus_dir))
     return_freed_memory()
-    texts = _documents_of(corpus_dir / "documents.parquet", wanted)
+    texts = _documents_of(corpus_dir / "documents.parquet", document_ids)
     if tokenizer is not None:
         examples = count_distances(examples, texts, tokenizer)
     if locate is not None:
@@ -300,15 +300,15 @@ def count_distances(
     evidence begin.
 
     These are the text's tokens from the start of the first piece to the start of the last. A
-    corpus's own number stays. ``tokenizer`` is called only if there is something to count.
+    corpus's own number is kept. ``tokenizer`` is called only if there is something to count.
     """
     import pyarrow.compute as pc
 
-    named = pc.fill_null(pc.match_substring(examples["metadata"], EVIDENCE_CHARACTERS), False)
-    unknown = pc.and_(pc.is_null(examples["inter_evidence_tokens"]), named)
+    has_places = pc.fill_null(pc.match_substring(examples["metadata"], EVIDENCE_CHARACTERS), False)
+    missing = pc.and_(pc.is_null(examples["inter_evidence_tokens"]), has_places)
     distances = _numbers_in(examples["inter_evidence_tokens"])
     opened: Tokenizer | None = None
-    for block in _in_blocks(_grouped(examples, documents, unknown)):
+    for block in _in_blocks(_grouped(examples, documents, missing)):
         spans = [
             (row["number"], text[slice(*span)])
             for text, rows in block
@@ -331,8 +331,8 @@ def locate_evidence(examples: pa.Table, documents: pa.Table, locate: Locate) -> 
     unknown = pc.is_null(examples["evidence_position"])
     positions = _numbers_in(examples["evidence_position"])
     for number, (text, rows) in enumerate(_grouped(examples, documents, unknown), 1):
-        for row, at in zip(rows, _located(text, rows, locate), strict=True):
-            positions[row["number"]] = math.nan if at is None else at
+        for row, position in zip(rows, _located(text, rows, locate), strict=True):
+            positions[row["number"]] = math.nan if position is None else position
         report_step("finding answers in documents", number, documents.num_rows)
     return _with_column(examples, "evidence_position", positions)
 
@@ -341,8 +341,8 @@ def _located(
     text: str, rows: Sequence[Mapping[str, Any]], locate: Locate
 ) -> Iterator[float | None]:
     spans = [spans_of(json.loads(row["metadata"] or "{}"), text) for row in rows]
-    left = [row["answers"] for row, given in zip(rows, spans, strict=True) if not given]
-    places = iter(locate(text, left))
+    answers = [row["answers"] for row, given in zip(rows, spans, strict=True) if not given]
+    places = iter(locate(text, answers))
     return (min(given)[0] / len(text) if given else next(places) for given in spans)
 
 
@@ -369,8 +369,8 @@ def _rows_at(examples: pa.Table, numbers: Ints, owners: Ints) -> Iterator[dict[s
     for first in range(0, len(numbers), _ROWS_AT_ONCE):
         some = slice(first, first + _ROWS_AT_ONCE)
         rows = examples.take(numbers[some]).to_pylist()
-        both = zip(numbers[some].tolist(), owners[some].tolist(), strict=True)
-        for row, (number, owner) in zip(rows, both, strict=True):
+        pairs = zip(numbers[some].tolist(), owners[some].tolist(), strict=True)
+        for row, (number, owner) in zip(rows, pairs, strict=True):
             yield {**row, "number": number, "owner": owner}
 
 
@@ -398,7 +398,7 @@ def _with_column(examples: pa.Table, name: str, values: Floats) -> pa.Table:
 def _span(row: Mapping[str, Any]) -> tuple[int, int] | None:
     places = json.loads(row["metadata"]).get(EVIDENCE_CHARACTERS)
     # In a user's own file, a field of that name may hold anything.
-    usable = isinstance(places, list) and all(type(at) is int and at >= 0 for at in places)
+    usable = isinstance(places, list) and all(type(place) is int and place >= 0 for place in places)
     return (min(places), max(places)) if usable and len(places) > 1 else None
 
 
@@ -433,8 +433,8 @@ def _documents_of(path: Path, wanted: Sequence[str]) -> pa.Table:
     sizes = np.full(len(wanted), -1)
     for at, text in _placed(path, names, place):
         sizes[at] = len(text)
-    if lacking := np.flatnonzero(sizes < 0).tolist():
-        raise _lacking(path, "document_id", wanted[lacking[0]])
+    if missing := np.flatnonzero(sizes < 0).tolist():
+        raise _lacking(path, "document_id", wanted[missing[0]])
     starts = np.concatenate([[0], np.cumsum(sizes)])
     data, written = bytearray(int(starts[-1])), np.zeros(len(wanted), bool)
     for at, text in _placed(path, names, place):

@@ -41,8 +41,8 @@ class LengthMapSummary:
 def build_length_map(corpus_dir: Path, tokenizer: Tokenizer, out_path: Path) -> LengthMapSummary:
     """Count every document of a materialized corpus and write the table ``length_map``.
 
-    Rows are in the order of the corpus's examples. Texts pass through in row groups of a few MB;
-    40 bytes a document are kept. Several processes may build the same map: the file appears whole.
+    Rows are in the order of the corpus's examples. Texts are read in row groups of a few MB, at 40
+    bytes of memory a document. Several processes may build one map: the file appears whole.
 
     Raises:
         CorpusError: an example's document is not among the documents, or there is no example.
@@ -90,20 +90,20 @@ def read_length_map(path: Path, min_tokens: int = 0) -> pa.Table:
     table = read_table(path, LENGTH_MAP)
     if not min_tokens:
         return table
-    kept = table.filter(pc.greater_equal(table["length_tokens"], min_tokens))
-    if table.num_rows and not kept.num_rows:
+    rows = table.filter(pc.greater_equal(table["length_tokens"], min_tokens))
+    if table.num_rows and not rows.num_rows:
         longest = pc.max(table["length_tokens"]).as_py()
         raise CorpusError(
-            f"No document has sampling.min_tokens ({min_tokens}) tokens, "
-            f"the longest has {longest}: lower it."
+            f"No document reaches sampling.min_tokens ({min_tokens}); the longest has {longest} "
+            "tokens. Lower sampling.min_tokens."
         )
-    return kept
+    return rows
 
 
 def binned_columns(length_map: pa.Table) -> tuple[Ints, Ints]:
     """Return each example's length and a number for its document, as `sampling.bins` needs them."""
-    named = length_map["document_id"].combine_chunks().dictionary_encode()
-    return length_map["length_tokens"].to_numpy(), named.indices.to_numpy(zero_copy_only=False)
+    documents = length_map["document_id"].combine_chunks().dictionary_encode()
+    return length_map["length_tokens"].to_numpy(), documents.indices.to_numpy(zero_copy_only=False)
 
 
 def _count_documents(path: Path, tokenizer: Tokenizer) -> tuple[NDArray[np.bytes_], Ints]:
@@ -111,7 +111,7 @@ def _count_documents(path: Path, tokenizer: Tokenizer) -> tuple[NDArray[np.bytes
     import numpy as np
 
     digests = bytearray()
-    counted = array("q")
+    counts = array("q")
     checked = tokenizer if isinstance(tokenizer, CheckedCounter) else None
     later: dict[int, list[tuple[int, int]]] = {}
     with _opened(path) as file:
@@ -124,23 +124,23 @@ def _count_documents(path: Path, tokenizer: Tokenizer) -> tuple[NDArray[np.bytes
             if checked is not None:
                 odd = [row for row, text in enumerate(texts) if checked.by_reference(text)]
                 if odd:
-                    later[group] = [(len(counted) + row, row) for row in odd]
+                    later[group] = [(len(counts) + row, row) for row in odd]
                     texts = ["" if row in odd else text for row, text in enumerate(texts)]
-            counted.extend(tokenizer.count_many(texts))
-            report_step("counting tokens of documents", len(counted), file.metadata.num_rows)
+            counts.extend(tokenizer.count_many(texts))
+            report_step("counting tokens of documents", len(counts), file.metadata.num_rows)
         if checked is not None:
             # At the end, when the fast library may go: both vocabularies are too much memory.
             for group, places in later.items():
                 _, texts = _text_group(file, group)
                 tokens = checked.refer([texts[row] for _, row in places])
                 for (place, _), count in zip(places, tokens, strict=True):
-                    counted[place] = count
+                    counts[place] = count
             # The examples take their own room. The vocabulary that counted a small corpus will
             # count next what requests add to its documents.
             checked.rest(but_reference=True)
     ids_array = np.frombuffer(digests, dtype="S32")
     order = np.argsort(ids_array)
-    return ids_array[order], np.frombuffer(counted, dtype=np.int64)[order]
+    return ids_array[order], np.frombuffer(counts, dtype=np.int64)[order]
 
 
 def _text_group(file: pq.ParquetFile, group: int) -> tuple[list[str], list[str]]:
@@ -157,14 +157,14 @@ def _look_up(
     wanted = np.frombuffer(
         b"".join(bytes.fromhex(digest) for digest in document_ids.to_pylist()), dtype="S32"
     )
-    at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
-    if missing := np.flatnonzero(ids[at] != wanted).tolist():
+    places = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    if missing := np.flatnonzero(ids[places] != wanted).tolist():
         name = document_ids[missing[0]].as_py()
         raise CorpusError(
             f"The corpus in {corpus_dir} lacks document {name[:12]} that an example asks about; "
             "materialize it again."
         )
-    return counts[at]
+    return counts[places]
 
 
 def _opened(path: Path) -> pq.ParquetFile:

@@ -59,7 +59,7 @@ class SampleSource(Protocol):
 
 _ROWS_AT_ONCE = 10_000
 _KEPT_ROWS = 100_000
-"""Examples that are cached as objects; the bins used longest ago are dropped."""
+"""Most examples cached as objects; the least recently used bins are dropped."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,9 @@ class Manifest:
     """A frozen sample.
 
     ``examples``: table ``manifest_examples``, ordered by bin and rank. ``read_documents`` gives
-    :attr:`documents`; for a manifest in the store it reads the file, and raises StoreError if that
-    was replaced since. ``known_sha256``: :attr:`sha256` if it need not be computed. The same
-    content has the same :attr:`sha256`, which does not cover the time of making
-    (``header["created_at"]``).
+    :attr:`documents`; for a manifest in the store it reads the file, and raises StoreError if it
+    was replaced since. ``known_sha256``: :attr:`sha256` if already known. The same content has the
+    same :attr:`sha256`, which does not cover the creation time (``header["created_at"]``).
     """
 
     header: Mapping[str, Any]
@@ -116,8 +115,8 @@ class Manifest:
             if batch.num_rows:
                 digest.update(f"{between}{canonical_json(batch.to_pylist())[1:-1]}".encode())
                 between = ","
-        rest = ",".join(f'"{name}":{content[name]}' for name in sorted(content))
-        digest.update(f"],{rest}}}".encode())
+        fields = ",".join(f'"{name}":{content[name]}' for name in sorted(content))
+        digest.update(f"],{fields}}}".encode())
         return digest.hexdigest()
 
     @cached_property
@@ -125,18 +124,18 @@ class Manifest:
         """Bin -> numbers of its rows, in draw order."""
         import numpy as np
 
-        named = self.examples["bin"].combine_chunks().dictionary_encode()
-        codes = named.indices.to_numpy(zero_copy_only=False)
+        keys = self.examples["bin"].combine_chunks().dictionary_encode()
+        codes = keys.indices.to_numpy(zero_copy_only=False)
         order = np.argsort(codes, kind="stable")
-        counts = np.bincount(codes, minlength=len(named.dictionary))
-        ends = dict(zip(named.dictionary.to_pylist(), np.cumsum(counts).tolist(), strict=True))
+        counts = np.bincount(codes, minlength=len(keys.dictionary))
+        ends = dict(zip(keys.dictionary.to_pylist(), np.cumsum(counts).tolist(), strict=True))
         sizes = dict(zip(ends, counts.tolist(), strict=True))
         last = {b.bin: ends.get(b.bin, 0) for b in self.bins}
         return {name: order[end - sizes.get(name, 0) : end] for name, end in last.items()}
 
     @cached_property
     def _made(self) -> OrderedDict[str, list[PlannedExample]]:
-        """Bin -> its examples as objects, those used last at the end."""
+        """Bin -> its examples as objects, the most recently used bin last."""
         return OrderedDict()
 
     @cached_property
@@ -156,13 +155,13 @@ class Manifest:
         if bin not in self._rows:
             raise StoreError(f"The manifest has no bin {bin!r}; it has {', '.join(self._rows)}.")
         rows = self._rows[bin][:n]
-        made = self._made.pop(bin, [])
-        if len(made) < len(rows):
-            made = list(self._examples_of(rows))
-        self._made[bin] = made
+        examples = self._made.pop(bin, [])
+        if len(examples) < len(rows):
+            examples = list(self._examples_of(rows))
+        self._made[bin] = examples
         while len(self._made) > 1 and sum(map(len, self._made.values())) > _KEPT_ROWS:
             self._made.popitem(last=False)
-        return made[:n]
+        return examples[:n]
 
     def _examples_of(self, rows: Ints) -> Iterator[PlannedExample]:
         for batch in self.examples.take(rows).to_batches(max_chunksize=_ROWS_AT_ONCE):
@@ -193,9 +192,9 @@ class TextColumn:
         self._ends = list(accumulate(map(len, self._pieces)))
 
     def __getitem__(self, number: int) -> str:
-        at = bisect_right(self._ends, number)
-        piece = self._pieces[at]
-        return str(piece[number - self._ends[at] + len(piece)].as_py())
+        chunk = bisect_right(self._ends, number)
+        piece = self._pieces[chunk]
+        return str(piece[number - self._ends[chunk] + len(piece)].as_py())
 
 
 def canonical_json(value: Any) -> str:
@@ -231,8 +230,8 @@ def save_manifest(manifest: Manifest, directory: Path) -> None:
         "examples_sha256": _file_sha256(directory / EXAMPLES_FILE),
         "documents_sha256": _file_sha256(directory / DOCUMENTS_FILE),
     }
-    whole = {**head, "own_sha256": _hash(head)}
-    text = json.dumps(whole, indent=1, ensure_ascii=False, sort_keys=True, allow_nan=False)
+    content = {**head, "own_sha256": _hash(head)}
+    text = json.dumps(content, indent=1, ensure_ascii=False, sort_keys=True, allow_nan=False)
     write_atomic(directory / HEAD, (text + "\n").encode())
 
 
@@ -242,12 +241,12 @@ def load_manifest(directory: Path) -> Manifest:
     Raises:
         StoreError: it is missing or damaged.
     """
-    with _intact(directory):
+    with _damage_reported(directory):
         head = _proven_head(directory)
-        made = datetime.fromtimestamp((directory / HEAD).stat().st_mtime, UTC)
+        created_at = datetime.fromtimestamp((directory / HEAD).stat().st_mtime, UTC)
         _require(directory, DOCUMENTS_FILE, head)
         return Manifest(
-            header={**head["header"], "created_at": made.isoformat(timespec="seconds")},
+            header={**head["header"], "created_at": created_at.isoformat(timespec="seconds")},
             bins=tuple(LengthBin(**b) for b in head["bins"]),
             examples=_examples(directory, head),
             read_documents=partial(_read_documents, directory, head),
@@ -259,7 +258,7 @@ def load_manifest(directory: Path) -> Manifest:
 def stored_sha256(directory: Path) -> str:
     """Return the `Manifest.sha256` of the manifest in ``directory``, verified like `load_manifest`,
     with the same errors; no example and no text is kept."""
-    with _intact(directory):
+    with _damage_reported(directory):
         head = _proven_head(directory)
         for name in (DOCUMENTS_FILE, *(() if "examples" in head else (EXAMPLES_FILE,))):
             _require(directory, name, head)
@@ -269,7 +268,7 @@ def stored_sha256(directory: Path) -> str:
 def load_examples(directory: Path) -> pa.Table:
     """Load the examples of the manifest in ``directory`` without reading its documents; raises like
     `load_manifest`."""
-    with _intact(directory):
+    with _damage_reported(directory):
         return _examples(directory, _proven_head(directory))
 
 
@@ -283,14 +282,14 @@ def _examples(directory: Path, head: Mapping[str, Any]) -> pa.Table:
 
 @lean_arrow()
 def _read_documents(directory: Path, head: Mapping[str, Any]) -> pa.Table:
-    with _intact(directory):
+    with _damage_reported(directory):
         _require(directory, DOCUMENTS_FILE, head)
         return read_table(directory / DOCUMENTS_FILE, DOCUMENTS)
 
 
 def _require(directory: Path, name: str, head: Mapping[str, Any]) -> None:
     if _file_sha256(directory / name) != head[f"{Path(name).stem}_sha256"]:
-        raise ValueError(f"{name} is not what its SHA-256 says")
+        raise ValueError(f"{name} does not match its SHA-256")
 
 
 def _proven_head(directory: Path) -> dict[str, Any]:
@@ -304,17 +303,17 @@ def _proven_head(directory: Path) -> dict[str, Any]:
         )
     if "examples" in head:
         of, digest = {name: head[name] for name in _SAMPLE_KEYS}, head["sha256"]
-        sound = head.keys() == {*_SAMPLE_KEYS, "sha256", "documents_sha256"}
+        is_complete = head.keys() == {*_SAMPLE_KEYS, "sha256", "documents_sha256"}
     else:
         of, digest = {k: v for k, v in head.items() if k != "own_sha256"}, head["own_sha256"]
-        sound = True
-    if not sound or _hash(of) != digest:
-        raise ValueError("its content is not what its SHA-256 says")
+        is_complete = True
+    if not is_complete or _hash(of) != digest:
+        raise ValueError("its content does not match its SHA-256")
     return head
 
 
 @contextmanager
-def _intact(directory: Path) -> Iterator[None]:
+def _damage_reported(directory: Path) -> Iterator[None]:
     """Turn errors of reading a missing or damaged manifest into a StoreError."""
     try:
         yield

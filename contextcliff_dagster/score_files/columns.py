@@ -1,8 +1,8 @@
 """A file's columns, by name, whatever its format, as numbers and names.
 
 Arrow reads whole columns at the speed of the disk, and says little about what it cannot read. A
-file that it refuses is read again row by row (`plain`), which is slow, forgiving where a value is
-merely of another type than those before it, and exact about the row where it is not.
+file that it refuses is read again row by row (`plain`), which is slow, but accepts values of mixed
+types and names the row that cannot be read.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ MOST_TOKENS = 1e12
 
 
 def need(columns: Columns, *names: str, hint: str = "") -> None:
-    """Raises:
-    ScoreFileError: a column of ``names`` is missing; the message lists the columns, and ``hint``.
-    """
+    """Raise ScoreFileError if a column of ``names`` is missing; list the columns and ``hint``."""
     for name in names:
         if name not in columns.arrays:
             raise ScoreFileError(
@@ -61,7 +59,7 @@ def numbers(columns: Columns, name: str) -> Floats:
         array = pc.cast(array, pa.uint8())
     elif not (types.is_decimal(kind) or types.is_integer(kind) or types.is_floating(kind)):
         raise ScoreFileError(
-            f"{columns.path}: column {columns.named(name)!r} holds {kind}, no numbers."
+            f"{columns.path}: column {columns.named(name)!r} holds {kind}, not numbers."
         )
     out: Floats = pc.cast(array, pa.float64(), safe=False).to_numpy().astype(np.float64)
     return out
@@ -74,32 +72,30 @@ def texts(columns: Columns, name: str) -> pa.ChunkedArray:
 
     array = _decoded(columns.arrays[name])
     if pa.types.is_floating(array.type):
-        known = pc.drop_null(pc.if_else(pc.is_nan(array), None, array))
-        if pc.all(pc.equal(known, pc.trunc(known))).as_py():
+        values = pc.drop_null(pc.if_else(pc.is_nan(array), None, array))
+        if pc.all(pc.equal(values, pc.trunc(values))).as_py():
             array = pc.cast(array, pa.int64(), safe=False)
     try:
-        named = pc.cast(array, pa.string())
+        names = pc.cast(array, pa.string())
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
         raise ScoreFileError(
-            f"{columns.path}: column {columns.named(name)!r} holds {array.type}, no names."
+            f"{columns.path}: column {columns.named(name)!r} holds {array.type}, not names."
         ) from error
-    return pc.if_else(pc.equal(named, ""), None, named)
+    return pc.if_else(pc.equal(names, ""), None, names)
 
 
 def refuse(columns: Columns, name: str, bad: Bools, why: str) -> None:
-    """Raises:
-    ScoreFileError: a value is ``bad``; the first is named, with ``why`` behind its value.
-    """
+    """Raise ScoreFileError if a value is ``bad``; give the first, followed by ``why``."""
     if not bad.any():
         return
-    at = int(np.flatnonzero(bad)[0])
-    more = int(bad.sum()) - 1
-    others = f" (and {more:,} more)" if more else ""
+    row = int(np.flatnonzero(bad)[0])
+    n_others = int(bad.sum()) - 1
+    others = f" (and {n_others:,} more)" if n_others else ""
     array = columns.arrays[name]
-    value = array[at].as_py()
-    shown = "empty" if value is None else f"{value!r}" if isinstance(value, str) else f"{value:g}"
+    value = array[row].as_py()
+    text = "empty" if value is None else f"{value!r}" if isinstance(value, str) else f"{value:g}"
     raise ScoreFileError(
-        f"{columns.path}, row {at + 1}{others}: {columns.named(name)} is {shown}{why}."
+        f"{columns.path}, row {row + 1}{others}: {columns.named(name)} is {text}{why}."
     )
 
 
@@ -112,7 +108,7 @@ def lengths(columns: Columns) -> Floats:
     tokens = numbers(columns, "length_tokens")
     refuse(columns, "length_tokens", ~np.isfinite(tokens), "; a length is a number of tokens")
     refuse(columns, "length_tokens", tokens <= 0, "; a length is above 0 tokens")
-    refuse(columns, "length_tokens", tokens > MOST_TOKENS, "; that is no number of tokens")
+    refuse(columns, "length_tokens", tokens > MOST_TOKENS, "; no text has that many tokens")
     return tokens
 
 
@@ -129,12 +125,12 @@ def rows_by_model(columns: Columns) -> list[tuple[str | None, Any]]:
         return [(None, everything)]
     models = texts(columns, "model")
     refuse(columns, "model", models.is_null().to_numpy(), "; name it in every row, or in none")
-    codes, known = pd.factorize(models.to_pandas(), sort=True)
-    if len(known) == 1:
-        return [(str(known[0]), everything)]
+    codes, names = pd.factorize(models.to_pandas(), sort=True)
+    if len(names) == 1:
+        return [(str(names[0]), everything)]
     order = np.argsort(codes, kind="stable")
     parts = np.split(order, np.cumsum(np.bincount(codes))[:-1])
-    return list(zip(map(str, known), parts, strict=True))
+    return list(zip(map(str, names), parts, strict=True))
 
 
 def of_scale(columns: Columns, name: str, values: Floats, scale: float) -> Floats:
@@ -169,8 +165,8 @@ def _parsed(columns: Columns, name: str, array: pa.ChunkedArray) -> Floats:
     trimmed = pc.utf8_lower(pc.utf8_trim_whitespace(array)).to_pandas()
     trimmed = trimmed.replace({"true": "1", "false": "0", "": None})
     values = pd.to_numeric(trimmed, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    stated = trimmed.notna().to_numpy() & (trimmed != "nan").fillna(False).to_numpy(bool)
-    refuse(columns, name, np.isnan(values) & stated, ", no number")
+    is_filled = trimmed.notna().to_numpy() & (trimmed != "nan").fillna(False).to_numpy(bool)
+    refuse(columns, name, np.isnan(values) & is_filled, ", no number")
     return np.asarray(values, dtype=np.float64)
 
 
@@ -211,15 +207,15 @@ def _is_packed(path: Path) -> bool:
 
 @lru_cache(maxsize=64)  # a file is opened several times: to recognise it, for its header, for all
 def _require_bounded(path: Path, size: int, mtime_ns: int) -> None:
-    most = max(SMALL_BYTES, RATIO * size)
+    limit = max(SMALL_BYTES, RATIO * size)
     unpacked = 0
     with _stream(path) as file:
         while piece := file.read(_PIECE):
             unpacked += len(piece)
-            if unpacked > most:
+            if unpacked > limit:
                 raise ScoreFileError(
-                    f"{path} unpacks to more than {most >> 20:,} MB, {most // max(1, size):,} "
-                    "times its size, as no table of results does; unpack it if it is sound."
+                    f"{path} unpacks to more than {limit >> 20:,} MB, {limit // max(1, size):,} "
+                    "times its size, too much for a table of results; unpack it if you trust it."
                 )
 
 
@@ -324,8 +320,8 @@ def json_lines(path: Path, lines: Iterable[bytes]) -> Iterator[Any]:
     Raises:
         ScoreFileError: a line is not JSON.
     """
-    written = (line for line in lines if line.strip(b" \t\r\n" + BOM))
-    for row, line in enumerate(written, start=1):
+    filled_lines = (line for line in lines if line.strip(b" \t\r\n" + BOM))
+    for row, line in enumerate(filled_lines, start=1):
         try:
             yield loads(line)
         except ValueError as error:
@@ -366,7 +362,7 @@ FORMATS = {
     ".pq": "parquet",
 }
 PACKED = (".gz", ".bz2", ".zst", ".lz4")
-"""Endings of compressed files, which are read as what they hold (not Parquet: it packs itself)."""
+"""Endings of compressed files, which are read by their content (Parquet compresses itself)."""
 
 _HEAD = 1 << 20
 _DEEPEST = 200
@@ -390,9 +386,9 @@ class Columns:
     @property
     def listed(self) -> str:
         """Return the names of all columns for a sentence; only the first of many."""
-        more = len(self.found) - _MOST_LISTED
+        n_others = len(self.found) - _MOST_LISTED
         names = ", ".join(self.found[:_MOST_LISTED]) or "none"
-        return f"{names} and {more:,} others" if more > 0 else names
+        return f"{names} and {n_others:,} others" if n_others > 0 else names
 
     def named(self, name: str) -> str:
         """Return column ``name`` for a sentence, with the file's own name of it."""
@@ -419,13 +415,13 @@ def read_columns(
     renamed = dict(own_names or {})
     if unknown := [name for name in renamed if name not in {*texts, *numbers}]:
         raise ScoreFileError(
-            f"--columns names {unknown[0]!r}, which is no column here; it names some of "
+            f"--columns names {unknown[0]!r}, which is not a known column; choose from "
             f"{', '.join(sorted({*texts, *numbers}))}."
         )
     # A renamed column is not also read under our name.
-    theirs = [frozenset(renamed.get(name, name) for name in names) for names in (texts, numbers)]
+    sets = [frozenset(renamed.get(name, name) for name in names) for names in (texts, numbers)]
     try:
-        columns = readers[_kind(path)](path, *theirs)
+        columns = readers[_kind(path)](path, *sets)
     except FileNotFoundError as error:
         raise ScoreFileError(f"There is no file {path}.") from error
     except OSError as error:
@@ -460,14 +456,14 @@ def stem(path: Path) -> str:
 
 def _kind(path: Path) -> str:
     if path.is_dir():
-        raise ScoreFileError(f"{path} is a folder; name the files in it.")
+        raise ScoreFileError(f"{path} is a folder; give the files in it.")
     start = _first_bytes(path, 64)
     if not start.removeprefix(BOM).strip():
         raise ScoreFileError(f"{path} is empty: give at least two rows of different lengths.")
     if start.startswith(_UTF16_OR_32):
         raise ScoreFileError(f"{path} is UTF-16 or UTF-32; save it as UTF-8.")
-    inner = Path(path.stem) if path.suffix.lower() in PACKED else path
-    kind = FORMATS.get(inner.suffix.lower())
+    unpacked_path = Path(path.stem) if path.suffix.lower() in PACKED else path
+    kind = FORMATS.get(unpacked_path.suffix.lower())
     if b"\x00" in start and not start.startswith((b"PAR1", b"PK")):
         raise ScoreFileError(
             f"{path} holds NUL bytes: this is a binary file; give CSV, TSV, JSON Lines, JSON or "
@@ -532,10 +528,10 @@ def _csv(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
             ),
         )
         kinds = [table[name].type for name in wanted]
-        readable = not any(pa.types.is_temporal(k) or pa.types.is_binary(k) for k in kinds)
+        is_exact = not any(pa.types.is_temporal(k) or pa.types.is_binary(k) for k in kinds)
     except pa.ArrowInvalid:
-        readable = False
-    if readable:  # Arrow gives what is not UTF-8 as bytes
+        is_exact = False
+    if is_exact:  # Arrow gives what is not UTF-8 as bytes
         return Columns(path, tuple(header), {n: table[n] for n in wanted}, table.num_rows)
     arrays, rows = read_csv(path, opened(path), delimiter, header, wanted)
     return Columns(path, tuple(header), arrays, rows)
@@ -578,12 +574,12 @@ def _json_schema(
     first = arrow_json.read_json(io.BytesIO(head)).schema
     fields = []
     for name in sorted(texts | numbers):
-        plain = pa.string() if name in texts else pa.float64()
-        seen = first.field(name).type if name in first.names else pa.null()
-        if pa.types.is_null(seen) or (pa.types.is_integer(seen) and name in numbers):
-            seen = plain  # a fraction may follow
+        default_type = pa.string() if name in texts else pa.float64()
+        first_type = first.field(name).type if name in first.names else pa.null()
+        if pa.types.is_null(first_type) or (pa.types.is_integer(first_type) and name in numbers):
+            first_type = default_type  # a fraction may follow
         # A value that looks like a time is read as a name.
-        fields.append((name, pa.string() if pa.types.is_timestamp(seen) else seen))
+        fields.append((name, pa.string() if pa.types.is_timestamp(first_type) else first_type))
     return pa.schema(fields), first.names
 
 

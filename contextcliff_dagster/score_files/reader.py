@@ -1,4 +1,4 @@
-"""Score files as an analysis asks for them: several pooled, one model chosen."""
+"""Score files prepared for an analysis: files pooled, one model chosen."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def read_scores(path: Path, log: LogOptions, *, scale: float = 1.0) -> list[Scor
     Raises:
         ScoreFileError: it cannot be used, or ``log`` has options for logs and it is not a log.
     """
-    plain = bool(log.columns)
-    records = None if plain else read_log(path, replace(log, scale=scale))
+    table = bool(log.columns)
+    records = None if table else read_log(path, replace(log, scale=scale))
     if records is not None:
         return [records]
     if log != LogOptions(tokenizer=log.tokenizer, columns=log.columns):
-        what = "is read as a plain table with --columns" if plain else "is no log of another tool"
+        what = "is read as a plain table with --columns" if table else "is not another tool's log"
         raise ScoreFileError(
             f"{path} {what}: --metric, --score, --documents and --partial say how to read a log; "
             "leave them out."
         )
-    counted = Lengths(log) if log.tokenizer else None
-    return read_records(path, scale=scale, counted=counted, columns=log.columns)
+    lengths = Lengths(log) if log.tokenizer else None
+    return read_records(path, scale=scale, counted=lengths, columns=log.columns)
 
 
 def pooled(files: Sequence[tuple[Path, Sequence[ScoreRecords]]]) -> list[ScoreRecords]:
@@ -71,7 +71,7 @@ def _one(parts: Sequence[tuple[Path, ScoreRecords]]) -> ScoreRecords:
         if records.length_kind != first.length_kind:
             kinds = (kind or "length_tokens" for kind in (first.length_kind, records.length_kind))
             raise ScoreFileError(
-                f"{path} and {other} have lengths that are not alike ({'; '.join(kinds)}): pool "
+                f"{path} and {other} measure length differently ({'; '.join(kinds)}): pool "
                 "files of one measure, or count all with --tokenizer."
             )
         if records.tokenizer != first.tokenizer and records.tokenizer and first.tokenizer:
@@ -81,18 +81,19 @@ def _one(parts: Sequence[tuple[Path, ScoreRecords]]) -> ScoreRecords:
             )
         if records.score_name != first.score_name:
             raise ScoreFileError(
-                f"{path} and {other} have other scores ({first.score_name}; {records.score_name}): "
-                "choose one with --metric NAME, or --score em, f1 or contained."
+                f"{path} and {other} have different scores ({first.score_name}; "
+                f"{records.score_name}): choose one with --metric NAME, or --score em, f1 or "
+                "contained."
             )
     tasks = sorted({records.task for _, records in parts if records.task})
     frames = []
-    for at, records in parts:
+    for file, records in parts:
         frame = records.frame
         if len(tasks) > 1 and records.task is not None:
             frame = frame.assign(task=records.task)
         if records.length_kind is None and "example_id" in frame:
-            named = f"{stem(at)}/" + frame["example_id"].astype("string")
-            frame = frame.assign(example_id=named.astype(object).where(named.notna(), None))
+            names = f"{stem(file)}/" + frame["example_id"].astype("string")
+            frame = frame.assign(example_id=names.astype(object).where(names.notna(), None))
         frames.append(frame)
     frame = pd.concat(frames, ignore_index=True)
     if "example_id" in frame and first.length_kind is not None:
@@ -146,17 +147,15 @@ def chosen(
 
 
 def need_two_lengths(path: Path, scores: ScoreRecords | MeansTable) -> None:
-    """Raises:
-    ScoreFileError: there is no score, or only at one length.
-    """
-    seen = scores.measured_lengths
+    """Raise ScoreFileError unless there are scores at two or more lengths."""
+    lengths = scores.measured_lengths
     of_model = "" if scores.model is None else f" of model {scores.model!r}"
-    if not len(seen):
+    if not len(lengths):
         raise ScoreFileError(f"{path}: no row{of_model} has a score, so nothing can be analysed.")
-    if (seen == seen[0]).all():
+    if (lengths == lengths[0]).all():
         of_log = isinstance(scores, ScoreRecords) and scores.length_kind is not None
-        more = "; --pool takes several files as one measurement" if of_log else ""
+        hint = "; --pool takes several files as one measurement" if of_log else ""
         raise ScoreFileError(
-            f"{path}: everything{of_model} was measured at one length, {seen[0]:,.0f} tokens; "
-            f"an effect of length needs at least two{more}."
+            f"{path}: everything{of_model} was measured at one length, {lengths[0]:,.0f} tokens; "
+            f"an effect of length needs at least two{hint}."
         )

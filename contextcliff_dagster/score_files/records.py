@@ -89,13 +89,13 @@ def read_tables(
 
 
 def _only(columns: Columns, name: str, values: Floats, model: str | None) -> float | None:
-    known = np.unique(values[~np.isnan(values)])
-    if len(known) > 1:
-        whose = "one table" if model is None else f"the table of model {model!r}"
+    distinct = np.unique(values[~np.isnan(values)])
+    if len(distinct) > 1:
+        source = "one table" if model is None else f"the table of model {model!r}"
         raise ScoreFileError(
-            f"{columns.path}: {name} has {len(known)} different values in {whose}; state one."
+            f"{columns.path}: {name} has {len(distinct)} different values in {source}; state one."
         )
-    return float(known[0]) if len(known) else None
+    return float(distinct[0]) if len(distinct) else None
 
 
 def _pooled(length: Floats, mean: Floats, n: Floats) -> tuple[Ints, Floats, Floats]:
@@ -132,7 +132,7 @@ class ScoreRecords:
     ``frame`` holds the columns of ``EVAL_RECORDS`` that the file has, scores 0..1. ``task`` and
     ``tokenizer`` are set if all its rows agree. For logs of other tools, ``length_kind`` is what
     ``length_tokens`` counts, ``notes`` are remarks for the reader, and ``copied_share`` is the
-    share of accepted answers that stand in their documents.
+    share of accepted answers that occur in their documents.
     """
 
     model: str | None
@@ -186,26 +186,26 @@ def read_records(
 def _frame(columns: Columns, scale: float, counted: Lengths | None) -> pd.DataFrame:
     import pandas as pd
 
-    data: dict[str, Any] = _measured(columns, counted)
+    data: dict[str, Any] = _measured_lengths(columns, counted)
     for name in _NAMES:
         if name in columns.arrays:
-            named = texts(columns, name).to_pandas()
-            data[name] = _one_a_text(named, data[name]) if name in data else named
+            document_names = texts(columns, name).to_pandas()
+            data[name] = _one_a_text(document_names, data[name]) if name in data else document_names
     score = numbers(columns, "score")
     tags = ", ".join(sorted(tag.value for tag in UNSCORED_TAGS))
     answered = ~np.isin(data["failure"], tags.split(", ")) if "failure" in data else True
-    why = f"; give a score, or the reason in column 'failure' ({tags}), or leave the row out"
-    refuse(columns, "score", ~np.isfinite(score) & answered, why)
+    hint = f"; give a score, or the reason in column 'failure' ({tags}), or leave the row out"
+    refuse(columns, "score", ~np.isfinite(score) & answered, hint)
     data["score"] = of_scale(columns, "score", score, scale)
     for name in _TIMES_AND_TOKENS:
         if name in columns.arrays:
             data[name] = numbers(columns, name)
-    for name, most, why in (
+    for name, limit, hint in (
         ("evidence_position", 1.0, "; a place is 0 (start) to 1 (end of the text)"),
         ("inter_evidence_tokens", np.inf, "; a distance counts tokens from 0"),
     ):
         if name in data:
-            refuse(columns, name, (data[name] < 0) | (data[name] > most), why)
+            refuse(columns, name, (data[name] < 0) | (data[name] > limit), hint)
     if "replicate" in columns.arrays:  # numbers or names: only their identity matters
         data["replicate"] = pd.factorize(texts(columns, "replicate").to_pandas(), sort=True)[0]
     for name in _FACTS:
@@ -229,12 +229,10 @@ def _one_a_text(named: pd.Series[Any], digests: pd.Series[Any]) -> pd.Series[Any
     from scipy.sparse.csgraph import connected_components
 
     names = named.fillna(digests)
-    (of_name, known), (of_text, text) = (pd.factorize(values) for values in (names, digests))
-    size = len(known) + len(text)
-    shared = coo_array((np.ones(len(names)), (of_name, len(known) + of_text)), shape=(size, size))
-    return names.groupby(connected_components(shared, directed=False)[1][of_name]).transform(
-        "first"
-    )
+    (of_name, ids), (of_text, text) = (pd.factorize(values) for values in (names, digests))
+    size = len(ids) + len(text)
+    graph = coo_array((np.ones(len(names)), (of_name, len(ids) + of_text)), shape=(size, size))
+    return names.groupby(connected_components(graph, directed=False)[1][of_name]).transform("first")
 
 
 def moments(written: pd.Series[Any]) -> pd.Series[Any]:
@@ -247,7 +245,7 @@ def moments(written: pd.Series[Any]) -> pd.Series[Any]:
     return pd.to_datetime(written, format="ISO8601", utc=True, errors="coerce")
 
 
-def _measured(columns: Columns, counted: Lengths | None) -> dict[str, Any]:
+def _measured_lengths(columns: Columns, counted: Lengths | None) -> dict[str, Any]:
     """Return ``length_tokens`` from the file, or counted; in that case ``document_id``, too.
 
     Raises:
@@ -264,12 +262,12 @@ def _measured(columns: Columns, counted: Lengths | None) -> dict[str, Any]:
             f"{', '.join(TEXT_FIELDS)}); columns found: {columns.listed}."
         )
     rows = zip(*(texts(columns, name).to_pylist() for name in names), strict=True)
-    whole = [max((text for text in row if text), key=len, default="") for row in rows]
-    digests = [digest(text) for text in whole]
+    longest = [max((text for text in row if text), key=len, default="") for row in rows]
+    digests = [digest(text) for text in longest]
     tokens = np.array(
         [
             float(counted.count(text, document)) if text.strip() else 0.0
-            for text, document in zip(whole, digests, strict=True)
+            for text, document in zip(longest, digests, strict=True)
         ]
     )
     refuse(columns, names[0], tokens <= 0, "; give every row its text")
@@ -277,8 +275,8 @@ def _measured(columns: Columns, counted: Lengths | None) -> dict[str, Any]:
 
 
 def _records(model: str | None, frame: pd.DataFrame) -> ScoreRecords:
-    known = {name: frame[name].dropna().unique() for name in _FACTS if name in frame}
-    facts: dict[str, Any] = {name: str(seen[0]) for name, seen in known.items() if len(seen) == 1}
+    values = {name: frame[name].dropna().unique() for name in _FACTS if name in frame}
+    facts: dict[str, Any] = {name: str(seen[0]) for name, seen in values.items() if len(seen) == 1}
     # Several tasks in one file are categories of questions.
-    dropped = [name for name in known if name in facts or name != "task"]
+    dropped = [name for name in values if name in facts or name != "task"]
     return ScoreRecords(model, frame.drop(columns=dropped), **facts)

@@ -1,7 +1,5 @@
 """Containment: is an accepted answer inside the output, and where in its document is it?
 
-Containment: is an accepted answer inside the output, and where in its document is it?
-
 RULER (Hsieh et al. 2024, `string_match_part`) and NoLiMa (Modarressi et al. 2025) ask whether the
 answer is a substring of the output, in lower case. So do we, with whole words and whole numbers:
 "12" is not in "112" nor in "12.5", nor "no" in "I do not know", which a substring search
@@ -64,7 +62,7 @@ def copied_share(questions: Sequence[tuple[str, bool]]) -> float | None:
     answers = {answer for answer, _ in questions}
     if len(questions) < LEAST_QUESTIONS or 2 * len(answers) < len(questions):
         return None
-    return sum(held for _, held in questions) / len(questions)
+    return sum(is_held for _, is_held in questions) / len(questions)
 
 
 def not_in_text(
@@ -77,9 +75,9 @@ def not_in_text(
         if not any(answer.strip(" .").lower() in YES_NO for answer in example.answers):
             by_document.setdefault(example.document_id, []).append(example)
     missing: list[Example] = []
-    for document, asked in by_document.items():
+    for document, questions in by_document.items():
         haystack = Haystack(document_text(document))
-        missing += [item for item in asked if not any(map(haystack.holds, item.answers))]
+        missing += [item for item in questions if not any(map(haystack.holds, item.answers))]
     return missing, sum(map(len, by_document.values()))
 
 
@@ -90,16 +88,16 @@ class Haystack:
         self._text = comparable(text)
 
     def holds(self, phrase: str) -> bool:
-        """Whether `phrase` is in the text as whole words; an empty phrase never is."""
+        """Return whether `phrase` is in the text as whole words; an empty phrase never is."""
         needle = comparable(phrase)
         if not needle:
             return False
         text = self._text
-        at = text.find(needle)
-        while at >= 0:
-            if not joins(text, at) and not joins(text, at + len(needle)):
+        start = text.find(needle)
+        while start >= 0:
+            if not joins(text, start) and not joins(text, start + len(needle)):
                 return True
-            at = text.find(needle, at + 1)
+            start = text.find(needle, start + 1)
         tokens = answer_tokens(phrase)
         if not tokens or not all(token in self._without_punctuation for token in tokens):
             return False  # most wrong answers end here, before the text is split
@@ -115,7 +113,7 @@ class Haystack:
 
 
 def straightened(text: str) -> str:
-    """`text` with straight quotation marks."""
+    """Return `text` with straight quotation marks."""
     return substitute(text, _STRAIGHT)
 
 
@@ -125,7 +123,7 @@ def comparable(text: str) -> str:
 
 
 def joins(text: str, border: int) -> bool:
-    """Whether the characters on both sides of `border` belong to one word or one number."""
+    """Return whether the characters on both sides of `border` belong to one word or one number."""
     if not 0 < border < len(text):
         return False
     left, right = text[border - 1], text[border]
@@ -151,7 +149,7 @@ def answer_positions(text: str, accepted: Sequence[Sequence[str]]) -> list[float
     unless its accepted answers occur exactly once, by the rules of `contained`.
 
     Accepted answers that overlap are one occurrence. Yes, no, true, false, and a single letter or
-    digit stand in any text by chance and have no position.
+    digit occur in any text by chance and have no position.
 
     >>> answer_positions("Rent: 50 EUR.\\nSigned: Ada  Berg.", [["Ada Berg", "Berg"], ["EUR 50"]])
     [0.6875, None]
@@ -164,8 +162,8 @@ def answer_positions(text: str, accepted: Sequence[Sequence[str]]) -> list[float
 
 
 def _by_chance(answer: str) -> bool:
-    plain = answer.strip(" .").lower()
-    return len(plain) < 2 or plain in YES_NO
+    word = answer.strip(" .").lower()
+    return len(word) < 2 or word in YES_NO
 
 
 class _Searched:
@@ -174,16 +172,16 @@ class _Searched:
         self._text = (text if text.isascii() else straightened(fold_forms(text))).lower()
 
     def only_place(self, phrases: Sequence[str]) -> float | None:
-        written = _one_stretch(self._as_written(phrase) for phrase in phrases)
-        if written is None:
+        starts = _one_stretch(self._as_written(phrase) for phrase in phrases)
+        if starts is None:
             return None
-        at = written[0] / len(self._text) if written else None
+        position = starts[0] / len(self._text) if starts else None
         if not any(map(self._may_be_elsewhere, phrases)):
-            return at
+            return position
         by_token = _one_stretch(map(self._by_token, phrases))
-        if by_token is None or (written and by_token and not self._same(written[0], by_token[0])):
+        if by_token is None or (starts and by_token and not self._same(starts[0], by_token[0])):
             return None
-        return at if written or not by_token else by_token[0] / len(self._token_text)
+        return position if starts or not by_token else by_token[0] / len(self._token_text)
 
     def _as_written(self, phrase: str) -> Iterator[_Span]:
         """Yield start and end of the phrase, as whole words; all white space counts as equal."""
@@ -193,29 +191,29 @@ class _Searched:
                 if not joins(text, match.start()) and not joins(text, match.end()):
                     yield match.span()
             return
-        at = text.find(words[0]) if words else -1
-        while at >= 0:
-            end = at + len(words[0])
-            if not joins(text, at) and not joins(text, end):
-                yield at, end
-            at = text.find(words[0], at + 1)
+        start = text.find(words[0]) if words else -1
+        while start >= 0:
+            end = start + len(words[0])
+            if not joins(text, start) and not joins(text, end):
+                yield start, end
+            start = text.find(words[0], start + 1)
 
     def _by_token(self, phrase: str) -> Iterator[_Span]:
-        """Yield start and end of the phrase's normalised tokens in the text of such tokens."""
+        """Yield start and end of the phrase's normalised tokens in the normalised text."""
         words = " ".join(answer_tokens(phrase))
-        at = self._token_text.find(f" {words} ") if words else -1
-        while at >= 0:
-            yield at, at + len(words)
-            at = self._token_text.find(f" {words} ", at + 1)
+        start = self._token_text.find(f" {words} ") if words else -1
+        while start >= 0:
+            yield start, start + len(words)
+            start = self._token_text.find(f" {words} ", start + 1)
 
     def _may_be_elsewhere(self, phrase: str) -> bool:
-        """Whether the phrase may occur more often by tokens than as written; no false negatives."""
+        """Return whether the phrase may occur more often by tokens than as written."""
         least = 1 if next(self._as_written(phrase), None) is None else 2
         tokens = answer_tokens(phrase)
         return bool(tokens) and all(self._stripped.count(token) >= least for token in tokens)
 
     def _same(self, at: int, by_token: int) -> bool:
-        """Whether the same number of tokens precedes both places."""
+        """Return whether the same number of tokens precedes both places."""
         # Each prefix as a separate text: which words are articles depends on a text's scripts.
         before, before_token = self._text[:at], self._token_text[:by_token]
         return len(folded_tokens(before)) == len(folded_tokens(before_token))
@@ -232,11 +230,11 @@ class _Searched:
 def _one_stretch(places: Iterable[Iterator[_Span]]) -> list[int] | None:
     """Return the start of the single stretch that all `places` (each in order) cover, overlapping;
     empty if there is no place, None if there are two stretches."""
-    start, reached = None, 0
+    start, end = None, 0
     for low, high in merge(*places):
         if start is None:
             start = low
-        elif low >= reached:
+        elif low >= end:
             return None
-        reached = max(reached, high)
+        end = max(end, high)
     return [] if start is None else [start]

@@ -1,13 +1,12 @@
 """From predictions to evaluation records: one scored row per call, and nothing lost on the way.
 
-Each answer whose server counted fewer prompt tokens than were sent is set apart as it comes in
-(`invalid_truncated`). That needs a count of our own. Without one, a silent cut still shows in all
-calls of a model together: documents of different lengths, all read as the same, largest number of
-tokens.
+Each answer whose server counted fewer prompt tokens than were sent is marked on arrival
+(`invalid_truncated`). That needs our own count. Without it, a silent cut still shows across all
+calls of a model: documents of different lengths, all read as the same, largest number of tokens.
 
-A record failed where exact match is 0 (containment, where that is the study's primary score) or the
-answer cannot be parsed. Only failed records carry a failure tag. The three outcomes that are no
-answers keep their name as tag, and null in every score and in `failed`.
+A record failed if exact match is 0 (containment, if that is the study's primary score) or the
+answer cannot be parsed. Only failed records carry a failure tag. The three outcomes without an
+answer keep their name as the tag; scores and `failed` are null.
 """
 
 from __future__ import annotations
@@ -101,41 +100,41 @@ def truncations(rows: Iterable[Row]) -> list[Truncation]:
 
 def _of_model(model: str, rows: Sequence[Row]) -> Truncation:
     marked = [row for row in rows if row["failure"] == "invalid_truncated"]
-    counted = [row for row in rows if row["prompt_tokens"] is not None]
-    tied = _at_ceiling(counted)
-    cut = [*marked, *(row for row in tied if row["failure"] != "invalid_truncated")]
+    counted_rows = [row for row in rows if row["prompt_tokens"] is not None]
+    tied = _at_ceiling(counted_rows)
+    cut_rows = [*marked, *(row for row in tied if row["failure"] != "invalid_truncated")]
     return Truncation(
         model,
         calls=len(rows),
         marked=len(marked),
-        at_ceiling=len(cut) - len(marked),
+        at_ceiling=len(cut_rows) - len(marked),
         ceiling_tokens=int(tied[0]["prompt_tokens"]) if tied else None,
-        from_tokens=min((int(row["length_tokens"]) for row in cut), default=None),
-        without_usage=len(rows) - len(counted),
-        without_own_count=sum(row["own_prompt_tokens"] is None for row in counted),
+        from_tokens=min((int(row["length_tokens"]) for row in cut_rows), default=None),
+        without_usage=len(rows) - len(counted_rows),
+        without_own_count=sum(row["own_prompt_tokens"] is None for row in counted_rows),
     )
 
 
 def _at_ceiling(rows: Sequence[Row]) -> list[Row]:
     """Return the calls read as the largest number of tokens, if their documents clearly differ in
     length; else none."""
-    most = max((row["prompt_tokens"] for row in rows), default=None)
-    tied = [row for row in rows if row["prompt_tokens"] == most]
+    ceiling = max((row["prompt_tokens"] for row in rows), default=None)
+    tied = [row for row in rows if row["prompt_tokens"] == ceiling]
     lengths = {row["document_id"]: int(row["length_tokens"]) for row in tied}
-    if len(lengths) < _TIED_DOCUMENTS or most is None:
+    if len(lengths) < _TIED_DOCUMENTS or ceiling is None:
         return []
     shortest, longest = min(lengths.values()), max(lengths.values())
     differ = longest - shortest > _TIED_SPREAD * longest
-    return tied if differ and most <= _TOKENS_PER_TOKEN * shortest else []
+    return tied if differ and ceiling <= _TOKENS_PER_TOKEN * shortest else []
 
 
 def refusal(seen: Truncation, study: str) -> str:
-    """Say what was cut, where, and what to do, for a model with `Truncation.too_many`."""
-    cut, ceiling = seen.marked + seen.at_ceiling, ""
+    """Return what was cut, where, and what to do, for a model with `Truncation.too_many`."""
+    n_cut, ceiling = seen.marked + seen.at_ceiling, ""
     if seen.ceiling_tokens is not None:
         ceiling = f" (longer prompts are all read as {seen.ceiling_tokens:,} tokens)"
     return (
-        f"The server of model {seen.model!r} read less than was sent in {cut:,} of "
+        f"The server of model {seen.model!r} read less than was sent in {n_cut:,} of "
         f"{seen.calls:,} calls of study {study!r} ({seen.share:.1%}; limit "
         f"{TRUNCATED_SHARE_LIMIT:.0%}), from documents of {seen.from_tokens or 0:,} tokens "
         f"on{ceiling}, without saying so: let the server take longer prompts, or set "
@@ -155,14 +154,14 @@ def unchecked(seen: Truncation) -> list[str]:
         )
     if seen.without_own_count:
         sentences.append(
-            f"For {seen.without_own_count:,} of {answers:,} answers there is no token count of "
-            "our own (tokenizer in models.yaml): only a cut at one fixed length would be noticed."
+            f"We could not count the prompt tokens of {seen.without_own_count:,} of {answers:,} "
+            "answers (tokenizer in models.yaml), so only a cut at one fixed length would show."
         )
     if seen.at_ceiling:
         sentences.append(
             f"{seen.at_ceiling:,} of {answers:,} answers are to prompts that the server all read "
             f"as {seen.ceiling_tokens or 0:,} tokens, though the documents differ in length: "
-            "probably cut, and scored all the same."
+            "probably cut, but still scored."
         )
     return sentences
 
@@ -184,7 +183,7 @@ class ScoringRules:
         primary: the score that becomes `score`.
         scorer: `auto`, `typed`, `text`, `numeric`, `choice`, `structured`, or an entry point (see
             `scorers`).
-        output_schema: the JSON Schema that the recipe asks answers to fit, if it does.
+        output_schema: the recipe's JSON Schema for answers, if any.
         max_output_tokens: the recipe's limit: if a server gives no finish reason, an output of
             that many tokens counts as cut.
         answer_prefix: the beginning of the reply that the recipe gave (it may contain
@@ -222,7 +221,7 @@ def score_rows(
         documents: document id -> text; called only if a failure tag depends on the document.
 
     Raises:
-        StudyError: the scorer is unknown or fails; the schema is no JSON Schema.
+        StudyError: the scorer is unknown or fails; the schema is not a JSON Schema.
         StoreError: a row names an example that `examples` does not have.
     """
     judge = open_scorer(rules.scorer)
@@ -258,12 +257,12 @@ def score_rows(
             output_schema=rules.output_schema,
             thought_tags=rules.thought_tags,
         )
-        instead = _instead(row.get("extra"))
+        instead = _content_instead(row.get("extra"))
         scores = (rules.scorer_of(example) or judge)(parsed, example.answers)
         if instead:
             scores = scores._replace(em=0.0, f1=0.0, contained=0.0)
-        right = scores.contained if rules.primary == "contained" else scores.em
-        failed = right == 0.0 or parsed.text is None
+        primary = scores.contained if rules.primary == "contained" else scores.em
+        failed = primary == 0.0 or parsed.text is None
         tag: FailureTag | None = None
         if failed:
             tag = (
@@ -288,16 +287,16 @@ def score_rows(
     return records
 
 
-def _instead(extra: str | None) -> str | None:
+def _content_instead(extra: str | None) -> str | None:
     """Return what the reply holds instead of an answer."""
-    held = json.loads(extra).get(ANSWER_IN) if extra else None
-    return held if held in NO_ANSWERS else None
+    content = json.loads(extra).get(ANSWER_IN) if extra else None
+    return content if content in NO_ANSWERS else None
 
 
 def _label(value: Any) -> str | None:
     """Return ``value`` if it is a name, else None: a user's field ``kind`` may hold anything."""
-    named = isinstance(value, str | int) and not isinstance(value, bool)
-    return str(value) if named else None
+    is_name = isinstance(value, str | int) and not isinstance(value, bool)
+    return str(value) if is_name else None
 
 
 def _finish_reason(row: Mapping[str, Any], max_output_tokens: int | None) -> str | None:

@@ -6,8 +6,8 @@ articles a, an, the removed, white space collapsed, in this order.
 
 Additions, none of which changes the result on ASCII text:
 
-- punctuation is what Unicode calls so as well as the ASCII set, so that a curly quote or a dash
-  (which models like) is no mistake;
+- punctuation is Unicode's as well as the ASCII set, so that a curly quote or a dash (which models
+like) is not a mistake;
 - an accented letter is one answer however it is encoded (Unicode NFC), full-width letters and
   digits are the usual ones, and invisible characters (zero-width, direction marks, soft hyphens)
   do not count;
@@ -15,7 +15,7 @@ Additions, none of which changes the result on ASCII text:
   is split at white space, as in the evaluation of MLQA (Lewis et al. 2020, "mixed segmentation",
   which does this for Chinese) and of MKQA (Longpre et al. 2021: Chinese, Japanese, Thai, Khmer).
   A combining vowel or tone mark belongs to its character. Spaces between such characters do not
-  count, and a text in such a script keeps "a", which is no article there.
+  count, and a text in such a script keeps "a", which is not an article there.
 
 LongBench segments Chinese into words with jieba before it compares; tokens of one character need no
 dictionary, and docs/method.md has the difference.
@@ -167,7 +167,7 @@ def normalize_answer(text: str) -> str:
 
 
 def is_unspaced(character: str) -> bool:
-    """Whether the script of this letter writes no spaces between words."""
+    """Return whether the script of this letter writes no spaces between words."""
     return not character.isascii() and _patterns().character.match(character) is not None
 
 
@@ -229,11 +229,11 @@ def _f1_of_texts(answer: str, gold: str) -> float:
     expected = answer_tokens(gold)
     if not expected:
         return _exact(answer, gold)
-    given = answer_tokens(answer)
-    shared = sum((Counter(given) & Counter(expected)).values())
-    if shared == 0:
+    tokens = answer_tokens(answer)
+    n_shared = sum((Counter(tokens) & Counter(expected)).values())
+    if n_shared == 0:
         return 0.0
-    precision, recall = shared / len(given), shared / len(expected)
+    precision, recall = n_shared / len(tokens), n_shared / len(expected)
     return 2 * precision * recall / (precision + recall)
 
 

@@ -1,12 +1,12 @@
 """From the raw output to the answer in it, by a few rules that are the same at every length.
 
-Removed, because they are the serving's or the scaffold's and not the answer: thoughts (`thoughts`),
-end-of-turn markers, an answer prefix that the server repeats, the
-label `Answer:` in front (in Chinese, Japanese, Korean and Thai, too), a code fence around the
-whole, one pair of quotes or asterisks around the whole. Nothing else is guessed: an answer wrapped
-in a sentence stays wrapped (exact match then says 0, containment 1, and the failure tag says why).
+These come from the server or the prompt, not from the answer, and are removed: thoughts
+(`thoughts`), end-of-turn markers, an answer prefix that the server repeats, the label `Answer:` in
+front (in Chinese, Japanese, Korean and Thai, too), a code fence around the whole, one pair of
+quotes or asterisks around the whole. Nothing else is guessed: an answer wrapped in a sentence stays
+wrapped (exact match then says 0, containment 1, and the failure tag says why).
 
-Where the recipe asks for a schema, the whole answer must be JSON that fits it (JSON Schema, as
+If the recipe asks for a schema, the whole answer must be JSON that fits it (JSON Schema, as
 `jsonschema` checks it); the answer is then the value of the key `answer`, or of the only required
 key, or the whole object.
 """
@@ -47,7 +47,7 @@ class ParsedAnswer:
 
     `text` is None if there is no answer to score, and `error` then says why. `visible` is the
     output without closed reasoning blocks and markers: containment and failure tags look at it.
-    `value` is the JSON value behind `text`, if a schema was asked for and kept.
+    `value` is the JSON value behind `text`, if a schema was required and is met.
     """
 
     text: str | None
@@ -68,10 +68,10 @@ def parse_answer(
     `thought_tags`: further names of tags around the model's thoughts.
 
     Raises:
-        StudyError: `output_schema` is no JSON Schema.
+        StudyError: `output_schema` is not a JSON Schema.
     """
-    said, unfinished = without_thoughts(raw or "", thought_tags)
-    visible = _visible(said, answer_prefix)
+    reply, unfinished = without_thoughts(raw or "", thought_tags)
+    visible = _visible(reply, answer_prefix)
     if not has_content(visible):
         return ParsedAnswer(None, visible, "the output is empty")
     if unfinished:
@@ -87,7 +87,7 @@ def parse_answer(
 
 
 def has_content(text: str) -> bool:
-    """Whether `text` has more than white space, control characters and punctuation."""
+    """Return whether `text` has more than white space, control characters and punctuation."""
     return any(
         c not in _VOID and unicodedata.category(c)[0] not in ("CZ" if c.isascii() else "CZP")
         for c in text
@@ -109,9 +109,9 @@ def _visible(raw: str, answer_prefix: str) -> str:
 
 def _unwrapped(text: str) -> str:
     for left, right in _PAIRS:
-        inner = text[len(left) : -len(right)]
-        if inner and text == left + inner + right and left not in inner and right not in inner:
-            return inner.strip()
+        body = text[len(left) : -len(right)]
+        if body and text == left + body + right and left not in body and right not in body:
+            return body.strip()
     return text
 
 

@@ -4,7 +4,7 @@ A number may have thousands and decimal marks of either kind (``1,250.50``, ``1.
 (``1.4 million``, ``2k``, ``5e6``), a sign, and be spelled in English, or up to twelve in German,
 French, Spanish or Chinese. ``1.250`` is 1250 or 1.25 and ``5m`` five or five million, whichever is
 asked for; a comma before three digits parts thousands. A unit is a currency, a per cent, a time, or
-one of size that is often mistaken for another (``kg``, ``MB``); other words are none.
+one of size that is often mistaken for another (``kg``, ``MB``); other words are not units.
 """
 
 from __future__ import annotations
@@ -181,15 +181,15 @@ def quantities(text: str) -> Iterator[Quantity]:
     [([Decimal('1250.50')], 'EUR'), ([Decimal('30')], 'day')]
     """
     folded = fold_forms(text)
-    told = list(spaced_text(folded))
+    characters = list(spaced_text(folded))
     for match in () if folded.isascii() else _CHINESE.finditer(folded):
-        told[match.start() : match.end()] = match[0]
-    for match in _QUANTITY.finditer("".join(told)):
-        written = match["number"]
-        if written is None:
+        characters[match.start() : match.end()] = match[0]
+    for match in _QUANTITY.finditer("".join(characters)):
+        digits = match["number"]
+        if digits is None:
             values, decimals = {_spelled(match["word"].lower())}, 0
         else:
-            values, decimals = _values(written)
+            values, decimals = _values(digits)
         scale = next((by for place, by in enumerate(_SCALES) if match[f"s{place}"]), Decimal(1))
         scale *= Decimal(10) ** int(match["power"] or 0)
         # A single letter may be a unit or a factor: metres, millions.
@@ -201,13 +201,13 @@ def quantities(text: str) -> Iterator[Quantity]:
             frozenset(sign * by * value for value in values for by in {scale, plain}),
             unit,
             decimals,
-            re.sub(r"\D", "", written or ""),
+            re.sub(r"\D", "", digits or ""),
             *match.span(),
         )
 
 
 def same_quantity(given: Quantity, gold: Quantity) -> bool:
-    """Whether ``given`` is the accepted ``gold``.
+    """Return whether ``given`` is the accepted ``gold``.
 
     A missing unit is accepted, a different one is not. Whole numbers must be equal, digit by digit
     if the accepted number begins with 0; others are rounded to the accepted number's decimals.
@@ -218,9 +218,9 @@ def same_quantity(given: Quantity, gold: Quantity) -> bool:
     if gold.digits.startswith("0") and len(gold.digits) > 1 and not gold.decimals:
         return given.digits == gold.digits
     unit = Decimal(1).scaleb(-gold.decimals)
-    for value, other in product(given.values, gold.values):
-        exact = value == other
-        if exact or (gold.decimals and value.quantize(unit) == other.quantize(unit)):
+    for value, gold_value in product(given.values, gold.values):
+        exact = value == gold_value
+        if exact or (gold.decimals and value.quantize(unit) == gold_value.quantize(unit)):
             return True
     return False
 
@@ -237,18 +237,18 @@ def days(text: str) -> Iterator[Day]:
             dates = {(int(part["y"]), int(part["m"]), int(part["d"]))}
         elif part["year"]:
             year = int(part["year"]) + (2000 if len(part["year"]) == 2 else 0)
-            one, two = int(part["a"]), int(part["b"])
-            dates = {(year, two, one), (year, one, two)}
+            first, second = int(part["a"]), int(part["b"])
+            dates = {(year, second, first), (year, first, second)}
         else:
             month = _MONTHS[(part["month"] or part["named"]).lower().rstrip(".")]
             dates = {(int(part["of"] or part["in"]), month, int(part["day"] or part["on"] or 0))}
-        possible = {(y, m, d) for y, m, d in dates if 1 <= m <= 12 and d <= 31}
-        if possible:
-            yield Day(frozenset(possible), *match.span())
+        candidates = {(y, m, d) for y, m, d in dates if 1 <= m <= 12 and d <= 31}
+        if candidates:
+            yield Day(frozenset(candidates), *match.span())
 
 
 def same_day(given: Day, gold: Day) -> bool:
-    """Whether ``given`` is the accepted ``gold``; a month alone accepts any of its days."""
+    """Return whether ``given`` is the accepted ``gold``; a month alone accepts any of its days."""
     parts = 2 if gold.of_month else 3
     return bool({day[:parts] for day in given.days} & {day[:parts] for day in gold.days})
 
@@ -269,18 +269,18 @@ def _spelled(words: str) -> Decimal:
 
 def _values(written: str) -> tuple[set[Decimal], int]:
     """Return the possible values of digits with separators, and their number of decimals."""
-    plain = re.sub(f"[{_THIN}]", "", written)
-    marks = re.findall(r"[.,]", plain)
+    digits = re.sub(f"[{_THIN}]", "", written)
+    marks = re.findall(r"[.,]", digits)
     if not marks:
-        return {Decimal(plain)}, 0
+        return {Decimal(digits)}, 0
     last = marks[-1]
-    head, _, tail = plain.rpartition(last)
-    whole = Decimal(re.sub(r"[.,]", "", plain))
+    head, _, tail = digits.rpartition(last)
+    integer = Decimal(re.sub(r"[.,]", "", digits))
     if marks.count(last) > 1:
-        return {whole}, 0
+        return {integer}, 0
     decimal = Decimal(f"{re.sub(r'[.,]', '', head)}.{tail}")
     if len(marks) > 1 or len(tail) != 3 or head.startswith("0"):
         return {decimal}, len(tail)
     if last == ",":
-        return {whole}, 0
-    return {whole, decimal}, 0
+        return {integer}, 0
+    return {integer, decimal}, 0

@@ -10,7 +10,7 @@ One deviation, for the instrument's sake: an accepted answer that normalisation 
 choice "A" is an article, "+" is punctuation) is compared with its articles, and if need be with its
 punctuation. The scripts would call an *empty* output right there.
 
-Published rules score a benchmark's tasks that are no free text, each from its own publication. An
+Published rules score a benchmark's tasks that are not free text, each from its own publication. An
 example names its rule in ``metadata["scoring_rule"]``, an object with ``name`` and the rule's
 parameters; the corpora of benchmarks write it. `f1` is the published score, `em` whether that is 1.
 
@@ -30,16 +30,16 @@ parameters; the corpora of benchmarks write it. `f1` is the published score, `em
   the first of the two words, before any ``[fact:``; the number after "The answer is", or the last
   of the first paragraph; whether the first line holds the accepted answer, whatever the spaces.
 
-A study names one of these scorers. With each of them the three columns keep their sense: `em`, the
-answer is an accepted one; `f1`, how much of it is shared; `contained`, an accepted answer is inside
-the output. `em` never exceeds the other two.
+A study names one of these scorers. With each of them the three columns keep their meaning: `em`,
+the answer is an accepted one; `f1`, how much of it is shared; `contained`, an accepted answer is
+inside the output. `em` never exceeds the other two.
 
 - `text`: equal after SQuAD's normalisation; SQuAD's token F1; whole words inside the output.
 - `numeric`: the answer's numbers are the accepted ones, by value; F1 over numbers; the accepted
   numbers are among the output's. Words and units do not count.
 - `choice`: the option chosen, by its letter or its text; the text's token F1; the text inside the
-  output. Where several options are right (``BD``, ``B, D``, ``B and D``), all of them and no
-  other; some of them and no other are an F1 of .25 (L-Eval's rule, An et al. 2023).
+  output. If several options are right (``BD``, ``B, D``, ``B and D``), all of them and no other;
+  some of them and no other are an F1 of .25 (L-Eval's rule, An et al. 2023).
 - `structured`: equal JSON values, keys in any order; F1 over (path, value) leaves; every accepted
   leaf is there.
 - `typed`: by the kind of the accepted answer (number, date, label, span ...), wherever the reply
@@ -103,8 +103,8 @@ def scorer_of(metadata: Mapping[str, Any]) -> Scorer:
     rule = metadata.get(RULE)
     if isinstance(rule, dict) and (scorer := _RULES.get(str(rule.get("name")))) is not None:
         labels = rule.get("labels")
-        known = tuple(map(str, labels)) if isinstance(labels, list | tuple) else ()
-        return partial(_where_answered, scorer, known)
+        label_names = tuple(map(str, labels)) if isinstance(labels, list | tuple) else ()
+        return partial(_where_answered, scorer, label_names)
     return score_choice if metadata.get("answer_type") == "multiple_choice" else score_text
 
 
@@ -114,7 +114,7 @@ _Rule = Callable[[ParsedAnswer, str, Sequence[str]], Scores]
 def _where_answered(
     rule: _Rule, labels: Sequence[str], parsed: ParsedAnswer, accepted: Sequence[str]
 ) -> Scores:
-    """Return each score at its best over the accepted answers."""
+    """Return the best value of each score over the accepted answers."""
     if parsed.text is None or not accepted:
         return _NONE
     return Scores(*map(max, zip(*(rule(parsed, gold, labels) for gold in accepted), strict=True)))
@@ -141,19 +141,19 @@ def _share_of_numbers(parsed: ParsedAnswer, gold: str, _: Sequence[str]) -> Scor
 
 def _labels(parsed: ParsedAnswer, gold: str, labels: Sequence[str]) -> Scores:
     line = _first_line(parsed)
-    named = [label for label in dict.fromkeys((*labels, gold)) if label in line]
-    named = [label for label in named if label == gold or label not in gold]
-    return _graded(1 / len(named), True) if gold in named else _NONE
+    found = [label for label in dict.fromkeys((*labels, gold)) if label in line]
+    found = [label for label in found if label == gold or label not in gold]
+    return _graded(1 / len(found), True) if gold in found else _NONE
 
 
 def _only_label(parsed: ParsedAnswer, gold: str, labels: Sequence[str]) -> Scores:
     sentence = re.split(r"\.|<context>|<example>", parsed.visible.lower())[0]
     gold = gold.lower()
     # Directions ("n,e") are one label; objects ("apple,milk") are several.
-    wanted = set(gold.split(",")) if len(gold) > 3 else {gold}
-    known = {*map(str.lower, labels), *wanted}
-    named = {label for label in known if re.search(rf"(?<!\w){re.escape(label)}(?!\w)", sentence)}
-    return Scores(float(named == wanted), float(named == wanted), float(named >= wanted))
+    gold_set = set(gold.split(",")) if len(gold) > 3 else {gold}
+    names = {*map(str.lower, labels), *gold_set}
+    found = {label for label in names if re.search(rf"(?<!\w){re.escape(label)}(?!\w)", sentence)}
+    return Scores(float(found == gold_set), float(found == gold_set), float(found >= gold_set))
 
 
 def _answer_line(parsed: ParsedAnswer, gold: str, _: Sequence[str], *, any_line: bool) -> Scores:
@@ -163,15 +163,15 @@ def _answer_line(parsed: ParsedAnswer, gold: str, _: Sequence[str], *, any_line:
 
 def _closed_apart(parsed: ParsedAnswer, gold: str, _: Sequence[str]) -> Scores:
     scores = score_text(parsed, [gold])
-    answer, right = normalize_answer(parsed.text or ""), normalize_answer(gold)
-    apart = answer != right and not _CLOSED.isdisjoint((answer, right))
-    return scores._replace(f1=0.0) if apart else scores
+    answer, expected = normalize_answer(parsed.text or ""), normalize_answer(gold)
+    is_disjoint = answer != expected and not _CLOSED.isdisjoint((answer, expected))
+    return scores._replace(f1=0.0) if is_disjoint else scores
 
 
 def _true_or_false(parsed: ParsedAnswer, gold: str, _: Sequence[str]) -> Scores:
-    before = parsed.visible.lower().split("[fact:")[0]
-    said = re.search(r"true|false", before)
-    return _whole(said is not None and said[0] == gold.strip().lower())
+    text = parsed.visible.lower().split("[fact:")[0]
+    match = re.search(r"true|false", text)
+    return _whole(match is not None and match[0] == gold.strip().lower())
 
 
 def _last_number(parsed: ParsedAnswer, gold: str, _: Sequence[str]) -> Scores:
@@ -179,8 +179,8 @@ def _last_number(parsed: ParsedAnswer, gold: str, _: Sequence[str]) -> Scores:
 
 
 def _number_at_end(text: str) -> str:
-    stated = re.search(r"The answer is (\S+)", text)
-    words = [stated[1]] if stated else text.split("\n\n")[0].split()
+    match = re.search(r"The answer is (\S+)", text)
+    words = [match[1]] if match else text.split("\n\n")[0].split()
     word = next((word for word in reversed(words) if re.search(r"\d", word)), "")
     return re.sub(r"\D", "", word.split(".")[0])
 
@@ -224,25 +224,25 @@ Scorer = Callable[[ParsedAnswer, Sequence[str]], Scores]
 
 def score_text(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
     """Score by SQuAD exact match and token F1 of the answer, and containment in the output."""
-    inside = contained(parsed.visible, accepted)
+    containment = contained(parsed.visible, accepted)
     if parsed.text is None:
-        return Scores(0.0, 0.0, inside)
+        return Scores(0.0, 0.0, containment)
     em = exact_match(parsed.text, accepted)
-    return Scores(em, token_f1(parsed.text, accepted), max(em, inside))
+    return Scores(em, token_f1(parsed.text, accepted), max(em, containment))
 
 
 def score_numeric(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
     """Score numbers by value: "1,200.0" equals "1200" and "1.2e3". Ignore units and words."""
-    given = numbers(parsed.text or "")
-    seen = numbers(parsed.visible)
-    return _best(_numeric(given, seen, numbers(gold)) for gold in accepted)
+    answer_numbers = numbers(parsed.text or "")
+    output_numbers = numbers(parsed.visible)
+    return _best(_numeric(answer_numbers, output_numbers, numbers(gold)) for gold in accepted)
 
 
 def score_choice(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
     """Score the chosen letter if a letter is accepted, or the option's text, like `score_text`.
 
-    A letter counts as chosen only if the answer says so: many wrong answers contain "a". If it says
-    so of none, the accepted letter counts if it is the only one in the answer.
+    A letter counts as chosen only if the answer says so: many wrong answers contain "a". If it
+    chooses none, the accepted letter counts if it is the only one in the answer.
     """
     for gold in accepted:
         if (right := _several_letters(gold)) and (given := chosen_letters(parsed.text or "")):
@@ -274,10 +274,10 @@ def score_structured(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
         return Scores(0.0, 0.0, 0.0)
     value = parsed.value if parsed.value is not None else _json_or_string(parsed.text)
     try:
-        given = Counter(_leaves(value))
+        leaves = Counter(_leaves(value))
     except RecursionError:  # parsed, but nested deeper than any answer
         return Scores(0.0, 0.0, 0.0)
-    return _best(_structured(given, Counter(_leaves(_json_or_string(gold)))) for gold in accepted)
+    return _best(_structured(leaves, Counter(_leaves(_json_or_string(gold)))) for gold in accepted)
 
 
 BUILT_IN: dict[str, Scorer] = {
@@ -330,7 +330,7 @@ def _custom_scorer(name: str, function: Callable[[str, Sequence[str]], Any]) -> 
         except Exception as error:
             raise StudyError(
                 f"Scorer {name!r} failed on the answer {parsed.text[:60]!r}: "
-                f"{type(error).__name__}: {error}; fix it, no call is repeated."
+                f"{type(error).__name__}: {error}; fix it; no call is repeated."
             ) from error
         if not all(0.0 <= value <= 1.0 for value in scores):
             raise StudyError(
@@ -368,19 +368,19 @@ def _same_number(given: Decimal, gold: Decimal) -> bool:
 def _numeric(given: Sequence[Decimal], seen: Sequence[Decimal], gold: Sequence[Decimal]) -> Scores:
     if not gold:
         return Scores(0.0, 0.0, 0.0)
-    shared = _shared(given, gold)
-    em = float(shared == len(gold) == len(given))
-    inside = float(_shared(seen, gold) == len(gold))
-    return Scores(em, _f1(shared, len(given), len(gold)), max(em, inside))
+    n_shared = _count_shared(given, gold)
+    em = float(n_shared == len(gold) == len(given))
+    containment = float(_count_shared(seen, gold) == len(gold))
+    return Scores(em, _f1(n_shared, len(given), len(gold)), max(em, containment))
 
 
-def _shared(given: Sequence[Decimal], gold: Sequence[Decimal]) -> int:
-    left = list(given)
+def _count_shared(given: Sequence[Decimal], gold: Sequence[Decimal]) -> int:
+    remaining = list(given)
     for number in gold:
-        twin = next((i for i, other in enumerate(left) if _same_number(other, number)), None)
+        twin = next((i for i, item in enumerate(remaining) if _same_number(item, number)), None)
         if twin is not None:
-            del left[twin]
-    return len(given) - len(left)
+            del remaining[twin]
+    return len(given) - len(remaining)
 
 
 def _json_or_string(text: str) -> Any:
@@ -393,11 +393,11 @@ def _json_or_string(text: str) -> Any:
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     """Yield every scalar of a JSON value with its path; an empty container is a leaf."""
     if isinstance(value, dict) and value:
-        for key, inner in value.items():
-            yield from _leaves(inner, f"{path}.{canonical_json(key)}")
+        for key, child in value.items():
+            yield from _leaves(child, f"{path}.{canonical_json(key)}")
     elif isinstance(value, list) and value:
-        for index, inner in enumerate(value):
-            yield from _leaves(inner, f"{path}[{index}]")
+        for index, child in enumerate(value):
+            yield from _leaves(child, f"{path}[{index}]")
     elif isinstance(value, float) and value.is_integer() and math.isfinite(value):
         yield path, canonical_json(int(value))  # JSON has one kind of number: 3.0 is 3
     else:
@@ -405,11 +405,11 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _structured(given: Counter[tuple[str, str]], gold: Counter[tuple[str, str]]) -> Scores:
-    shared = sum((given & gold).values())
+    n_shared = sum((given & gold).values())
     return Scores(
         float(given == gold),
-        _f1(shared, given.total(), gold.total()),
-        float(shared == gold.total()),
+        _f1(n_shared, given.total(), gold.total()),
+        float(n_shared == gold.total()),
     )
 
 

@@ -6,14 +6,14 @@ The rules are few, and the same at every length. The first that applies, in this
    shares most words with the question and gives no reason or source; of a table the last cell;
 2. what follows the last label ``Answer:`` (in other languages, too), to the end of the line;
 3. ``\boxed{...}``, or what a code fence around the answer holds;
-4. the last sentence where it alone is a field with a short value (``Category: low``);
+4. the last sentence if it alone is a field with a short value (``Category: low``);
 5. a value by itself at the beginning or after a colon, before an explanation: at most `SHORT` words
    without a verb;
 6. the last text in bold;
 7. the last sentence that says "the answer is", else the last that begins with "so" or "therefore",
    else with "it is", else the one that shares most words with the question, the last of equal ones.
 
-Left out are the question itself, where the reply repeats it, everything before a correction ("Wait,
+Left out are the question itself, if the reply repeats it, everything before a correction ("Wait,
 no: ") and sentences that ask. A list of candidates states no answer.
 """
 
@@ -169,8 +169,8 @@ def chosen_letter(answer: str, options: str = ascii_uppercase) -> str | None:
     ['B', 'B', None, 'C']
     """
     answer = fold_forms(answer)
-    left = _REJECTED.sub(" ", answer)
-    return _chosen(left, options) or (None if _singles(left, options) else _chosen(answer, options))
+    text = _REJECTED.sub(" ", answer)
+    return _chosen(text, options) or (None if _singles(text, options) else _chosen(answer, options))
 
 
 def single_letter(answer: str, options: str = ascii_uppercase) -> str | None:
@@ -190,11 +190,11 @@ def _singles(answer: str, options: str) -> set[str]:
 
 
 def _chosen(answer: str, options: str) -> str | None:
-    if (whole := _ALONE.fullmatch(answer)) and whole[1].upper() in options:
-        return whole[1].upper()
+    if (letter := _ALONE.fullmatch(answer)) and letter[1].upper() in options:
+        return letter[1].upper()
     announced = [mention for mention in _STATED.finditer(answer) if not _is_word(answer, mention)]
-    stated = [mention for mention in announced if mention[1] in options]
-    match = stated[-1] if stated else _LEADING.match(answer)
+    matches = [mention for mention in announced if mention[1] in options]
+    match = matches[-1] if matches else _LEADING.match(answer)
     if match is None or match[1] not in options or _names_another(answer, match, options):
         return None
     return match[1]
@@ -206,24 +206,24 @@ def chosen_letters(answer: str) -> frozenset[str]:
     >>> [sorted(chosen_letters(one)) for one in ("BD", "B, D", "B and D", "B) yes", "B or D")]
     [['B', 'D'], ['B', 'D'], ['B', 'D'], ['B'], []]
     """
-    answer = _REJECTED.sub(" ", whole := fold_forms(answer))
+    answer = _REJECTED.sub(" ", text := fold_forms(answer))
     lines = [_LEADING.match(line) for line in answer.splitlines() if line.strip()]
     if len(lines) > 1 and all(lines):
         return frozenset(match[1] for match in lines if match)
     if match := _ONLY_LETTERS.fullmatch(answer):
         return frozenset(re.findall(r"[A-H]", match[1]))
-    stated = list(_STATED_LETTERS.finditer(answer))
-    for match in [*stated[-1:], _LEADING_LETTERS.match(answer)]:
+    matches = list(_STATED_LETTERS.finditer(answer))
+    for match in [*matches[-1:], _LEADING_LETTERS.match(answer)]:
         letters = re.findall(r"[A-H]", match[1]) if match else []
         if match and len(letters) > 1 and not _names_another(answer, match, _SEVERAL_OF):
             return frozenset(letters)
-    letter = chosen_letter(whole, _SEVERAL_OF) or single_letter(answer, _SEVERAL_OF)
+    letter = chosen_letter(text, _SEVERAL_OF) or single_letter(answer, _SEVERAL_OF)
     return frozenset((letter,)) if letter else frozenset()
 
 
 def _names_another(answer: str, match: re.Match[str], options: str) -> bool:
-    other = _ANOTHER.match(answer, match.end(1))
-    return other is not None and other[1] in options and not _is_word(answer, other)
+    rival = _ANOTHER.match(answer, match.end(1))
+    return rival is not None and rival[1] in options and not _is_word(answer, rival)
 
 
 def _is_word(answer: str, match: re.Match[str]) -> bool:
@@ -346,7 +346,7 @@ def stated_answer(reply: str, question: str) -> str:
     """
     if (value := _of_json(reply, question)) is not None:
         return value
-    text = _corrected(reply, question)
+    text = _after_correction(reply, question)
     lines = text.splitlines()
     if (_CANDIDATES.search(text) and not _ANSWERS.search(text)) or (
         len(lines) > 1 and all(map(_bare_item, lines))
@@ -355,9 +355,9 @@ def stated_answer(reply: str, question: str) -> str:
     if row := _TABLE_ROW.match(lines[-1]) if lines else None:
         return row[1].split("|")[-1].strip()
     if labels := [*_LABEL.finditer(text), *_after_q(text)]:
-        after = text[labels[-1].end() :].strip()
-        if after:
-            first = after if _FENCE.match(after) or _BOXED.search(after) else after.splitlines()[0]
+        tail = text[labels[-1].end() :].strip()
+        if tail:
+            first = tail if _FENCE.match(tail) or _BOXED.search(tail) else tail.splitlines()[0]
             return _stated(first.strip("*_ "), question)
     return _stated(text, question)
 
@@ -366,12 +366,12 @@ def stated_items(reply: str, question: str) -> str:
     """Return the part of ``reply`` that lists items: a JSON value, text after a label, or all."""
     if (value := _of_json(reply, question)) is not None:
         return value
-    text = _corrected(reply, question)
+    text = _after_correction(reply, question)
     labels = [*_LABEL.finditer(text)]
     return (text[labels[-1].end() :].strip() if labels else "") or text
 
 
-def _corrected(reply: str, question: str) -> str:
+def _after_correction(reply: str, question: str) -> str:
     """Return ``reply`` without the question and everything before "Wait, no: "."""
     return _CORRECTS.split(_without_question(reply.strip(), question))[-1]
 
@@ -379,8 +379,8 @@ def _corrected(reply: str, question: str) -> str:
 def _stated(text: str, question: str) -> str:
     if boxed := _BOXED.findall(text):
         return str(boxed[-1])
-    if (fenced := _FENCE.findall(text)) and (inner := str(fenced[-1][1]).strip()):
-        return _of_json(inner, question) or inner
+    if (fenced := _FENCE.findall(text)) and (content := str(fenced[-1][1]).strip()):
+        return _of_json(content, question) or content
     sentences = [sentence for sentence in _sentences(text) if re.search(r"\w", sentence)]
     if not sentences:
         return text
@@ -400,24 +400,24 @@ def _stated(text: str, question: str) -> str:
         return sentences[0]
     brief = _BRIEF.match(sentences[0])
     head = brief[0] if brief else _DASH.split(sentences[0])[0]
-    rest = sentences[0][len(head) :].lstrip(" ;-\u2013\u2014")
-    if (rest or len(sentences) > 1) and _alone(head):
-        if not (rest and (_names(head, question) or _SUBJECT.match(sentences[0]))):
+    tail = sentences[0][len(head) :].lstrip(" ;-\u2013\u2014")
+    if (tail or len(sentences) > 1) and _alone(head):
+        if not (tail and (_names(head, question) or _SUBJECT.match(sentences[0]))):
             return head
-        if _alone(rest) and not _names(rest, question):
-            return rest
-    if (bold := _bold(text, question)) is not None:
+        if _alone(tail) and not _names(tail, question):
+            return tail
+    if (bold := _bold_value(text, question)) is not None:
         return bold
     asking = [one for one in sentences if one.rstrip(_MARKS).endswith("?") or _POINTS.match(one)]
     telling = [sentence for sentence in sentences if sentence not in asking] or sentences
     for rule in (_ANSWERS.search, _CONCLUDES.match, _IT_IS.match):
         if concluding := [sentence for sentence in telling if rule(sentence)]:
             return concluding[-1]
-    asked = content_words(question)
-    return max(reversed(telling), key=lambda sentence: len(asked & content_words(sentence)))
+    topic = content_words(question)
+    return max(reversed(telling), key=lambda sentence: len(topic & content_words(sentence)))
 
 
-def _bold(text: str, question: str) -> str | None:
+def _bold_value(text: str, question: str) -> str | None:
     """Return the last value in bold; of several in a sentence the nearest to question words."""
     values = [
         Place(words, match.start(), match.end())
@@ -435,7 +435,7 @@ def _bold(text: str, question: str) -> str | None:
 
 
 def _names(text: str, question: str) -> bool:
-    """Whether ``text`` is not a value but repeats the question's subject, or cites "Section 4"."""
+    """Return whether ``text`` is no value: the question's subject, or a citation ("Section 4")."""
     place, words = _PLACE.match(text), content_words(text)
     if place and place[1].lower() not in question.lower():
         return True
@@ -460,7 +460,7 @@ def _after_q(text: str) -> list[re.Match[str]]:
 
 
 def _alone(sentence: str) -> bool:
-    """Whether the sentence is a bare value: short, and not a lead-in to a value."""
+    """Return whether the sentence is a bare value: short, and not a lead-in to a value."""
     return _short(sentence) and ":" not in sentence and not sentence.rstrip().endswith(("?", ","))
 
 
@@ -491,7 +491,7 @@ def _is_aside(line: str) -> bool:
 
 
 def _bare_item(line: str) -> bool:
-    """Whether the line is an item of a list that names no field: one of several candidates."""
+    """Return whether the line is a list item without a field's name: one of many candidates."""
     return bool(_BULLET.match(line) or _NUMBERED.match(line)) and ":" not in line
 
 
@@ -512,15 +512,15 @@ def _of_json(text: str, question: str) -> str | None:
         return None
     keys = {str(key).lower(): key for key in value}
     telling = [keys[key] for key in keys if not _ASIDE.search(key)]
-    asked = content_words(question)
-    telling.sort(key=lambda key: -len(asked & content_words(str(key))))
+    topic = content_words(question)
+    telling.sort(key=lambda key: -len(topic & content_words(str(key))))
     chosen = next((keys[key] for key in _KEYS if key in keys), next(iter(telling), None))
-    inner = value.get(chosen)
-    if isinstance(inner, dict):
-        return " ".join(str(part) for part in inner.values())
-    if isinstance(inner, list):
-        return " or ".join(map(str, inner)) if len(inner) == 2 else "; ".join(map(str, inner))
-    return "" if inner is None else str(inner)
+    content = value.get(chosen)
+    if isinstance(content, dict):
+        return " ".join(str(part) for part in content.values())
+    if isinstance(content, list):
+        return " or ".join(map(str, content)) if len(content) == 2 else "; ".join(map(str, content))
+    return "" if content is None else str(content)
 
 
 class Place(NamedTuple):
@@ -540,36 +540,36 @@ def before(text: str, start: int) -> str:
 
 
 def refused(text: str, start: int, end: int) -> bool:
-    """Whether the reply denies the value there: "not" before it, or "is wrong" after it."""
+    """Return whether the reply denies the value there: "not" before it, or "is wrong" after it."""
     return bool(_DENIED.search(before(text, start)) or _TAKEN_BACK.match(text[end : end + NEAR]))
 
 
 def names_a_place(text: str, one: Quantity, question: str) -> bool:
-    """Whether the number is that of a section or a page, which the question does not ask for."""
+    """Return whether the number names a section or page that the question does not ask for."""
     word = _PLACE_WORD.search(before(text, one.start))
     return word is not None and word[1].lower().strip(".") not in question.lower()
 
 
 def unstated(stated: str, reply: str) -> bool:
-    """Whether the reply says that the document has no answer, and gives none after "but"."""
-    said = [(_UNSTATED.search(stated), stated), (_ABSTAINS.match(reply), reply)]
-    return any(match and not _YET.search(text, match.end()) for match, text in said)
+    """Return whether the reply says that the document has no answer, and gives none after "but"."""
+    matches = [(_UNSTATED.search(stated), stated), (_ABSTAINS.match(reply), reply)]
+    return any(match and not _YET.search(text, match.end()) for match, text in matches)
 
 
 def offered(text: str, start: int, end: int) -> bool:
-    """Whether "or" stands on either side: one of several candidates without a choice."""
-    left = before(text, start)
-    either = _OR.search(left) and not _FROM_TO.search(left)
+    """Return whether "or" stands on either side: one of several candidates without a choice."""
+    prefix = before(text, start)
+    either = _OR.search(prefix) and not _FROM_TO.search(prefix)
     return bool(either or _EITHER.match(text[end : end + NEAR]))
 
 
 def of_clause(text: str, question: str, found: Sequence[_Placed]) -> list[_Placed]:
     """Return the places in the clause sharing most words with the question; all if none does."""
-    cuts = [0, *(cut.end() for cut in _CLAUSE.finditer(text)), len(text)]
-    asked = content_words(question)
+    cuts = [0, *(border.end() for border in _CLAUSE.finditer(text)), len(text)]
+    topic = content_words(question)
     clauses = [
         (
-            len(asked & content_words(text[low:high])),
+            len(topic & content_words(text[low:high])),
             bool(_BUT.search(before(text, low))),
             -low,
             inside,
@@ -577,27 +577,27 @@ def of_clause(text: str, question: str, found: Sequence[_Placed]) -> list[_Place
         for low, high in pairwise(cuts)
         if (inside := [place for place in found if low <= place.start < high])
     ]
-    shared, _, _, inside = max(clauses, key=itemgetter(0, 1, 2), default=(0, False, 0, []))
-    return inside if shared else list(found)
+    n_shared, _, _, inside = max(clauses, key=itemgetter(0, 1, 2), default=(0, False, 0, []))
+    return inside if n_shared else list(found)
 
 
 def elsewhere(text: str, question: str, places: Sequence[Place]) -> bool:
-    """Whether all ``places`` are outside the clause on the question, which states another name."""
-    cuts = [0, *(cut.end() for cut in _BESIDE.finditer(text)), len(text)]
-    asked = content_words(question)
-    shared = {
+    """Return whether no place is in the clause on the question, which states another name."""
+    cuts = [0, *(border.end() for border in _BESIDE.finditer(text)), len(text)]
+    topic = content_words(question)
+    shares = {
         (low, high): (
-            len(asked & content_words(text[low:high])),
+            len(topic & content_words(text[low:high])),
             bool(_BUT.search(before(text, low))),
         )
         for low, high in pairwise(cuts)
     }
-    (low, high), most = max(shared.items(), key=itemgetter(1), default=((0, 0), (0, False)))
-    named = _NAME.findall(text, low, high) if most[0] else []
-    return any(name not in question for name in named) and not any(
-        low <= place.start < high or value == most
+    (low, high), best = max(shares.items(), key=itemgetter(1), default=((0, 0), (0, False)))
+    names = _NAME.findall(text, low, high) if best[0] else []
+    return any(name not in question for name in names) and not any(
+        low <= place.start < high or value == best
         for place in places
-        for (a, b), value in shared.items()
+        for (a, b), value in shares.items()
         if a <= place.start < b
     )
 

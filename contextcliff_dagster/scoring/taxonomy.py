@@ -1,7 +1,7 @@
 """Failure tags: why an answer is wrong, by rules a person can check, the first that fits.
 
-- `empty`: nothing but white space, punctuation, end markers and closed reasoning; or JSON whose
-  answer is such.
+- `empty`: nothing but white space, punctuation, end markers and closed reasoning; or JSON with only
+that as its answer.
 - `schema_violation`: the recipe asks for a schema; the output is not JSON or does not fit it.
 - `refusal`: a refusing phrase (or the serving's content filter), not quoted from the document.
 - `incompleteness`: cut by the length limit, ends in mid-sentence or mid-reasoning, or only begins
@@ -96,15 +96,15 @@ _STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'"})
 
 
 def is_only_a_refusal(answer: str) -> bool:
-    """Whether `answer` is one word or phrase for "no answer" (``unknown``, ``不知道``)."""
+    """Return whether `answer` is one word or phrase for "no answer" (``unknown``, ``不知道``)."""
     return _WHOLE.fullmatch(answer.strip(" .!*\"'。！？「」")) is not None
 
 
 def has_refusing_phrase(answer: str, window: int) -> bool:
-    """Whether a refusing phrase is in the first or last `window` characters of `answer`."""
-    straight = answer.translate(_STRAIGHT)
-    phrases = _ENGLISH_PHRASES if straight.isascii() else _phrases()
-    return any(map(phrases.search, (straight[:window], straight[-window:])))
+    """Return whether a refusing phrase is in the first or last `window` characters of `answer`."""
+    text = answer.translate(_STRAIGHT)
+    phrases = _ENGLISH_PHRASES if text.isascii() else _phrases()
+    return any(map(phrases.search, (text[:window], text[-window:])))
 
 
 @cache
@@ -114,11 +114,11 @@ def _phrases() -> re.Pattern[str]:
 
 
 DRIFT_RATIO = 5.0
-"""An answer over this many times the words of the longest accepted answer has drifted ..."""
+"""Ratio to the words of the longest accepted answer above which an answer has drifted."""
 DRIFT_MIN_WORDS = 15
-"""... if it has more words than this as well: a short answer may be wordy."""
+"""Longest answer in words that never counts as drifted: a short answer may be wordy."""
 OFF_TOPIC_MIN_WORDS = 6
-"""Answers of this many words are sentences, and on topic share a content word with the question."""
+"""Fewest words of a sentence, which shares a content word with the question if on topic."""
 REFUSAL_WINDOW = 300
 """Characters at both ends of the output in which a refusing phrase counts."""
 QUOTE_MIN_WORDS = 4
@@ -207,10 +207,10 @@ def _drifts(answer: str, question: str, accepted: Sequence[str]) -> bool:
     longest = max(map(word_count, accepted), default=1)
     if words > max(DRIFT_MIN_WORDS, DRIFT_RATIO * longest):
         return True
-    asked = _content_words(question)
-    if words < OFF_TOPIC_MIN_WORDS or not asked:
+    topic = _content_words(question)
+    if words < OFF_TOPIC_MIN_WORDS or not topic:
         return False
-    expected = asked.union(*map(_content_words, accepted))
+    expected = topic.union(*map(_content_words, accepted))
     return expected.isdisjoint(_content_words(answer))
 
 
@@ -236,8 +236,8 @@ def _stem(word: str) -> str:
 def _stands_in(answer: str, question: str, document: Haystack) -> bool:
     if document.holds(answer):
         return True
-    asked = {word.lower() for word in re.findall(r"[^\W_]+", spaced_text(question))}
-    specifics = {s for s in _specifics(answer) if s.lower() not in asked}
+    question_words = {word.lower() for word in re.findall(r"[^\W_]+", spaced_text(question))}
+    specifics = {s for s in _specifics(answer) if s.lower() not in question_words}
     return bool(specifics) and all(map(document.holds, specifics))
 
 

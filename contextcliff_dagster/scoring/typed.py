@@ -1,16 +1,16 @@
 """Answer types: the kind of answers a task accepts, and replies scored by it.
 
 The type decides which answer is asked for, and how replies are scored. A study has one type, by at
-least `MOST` of its questions' accepted answers; else its answers are spans where `VERBATIM` of them
-stand in the document word for word and half of them have at most `SPAN_WORDS` words; else they are
-free text.
+least `MOST` of its questions' accepted answers; else its answers are spans if at least `VERBATIM`
+of them occur in the document word for word and half of them have at most `SPAN_WORDS` words; else
+they are free text.
 
-Scored is the answer that the reply states (`stated_answer`). `em` is 1 where that is the accepted
-one, whatever words, units' spellings and marks are around it: the number and its unit, the date,
-the label, yes or no, the chosen letter, all items of a list (more do no harm); of words, the
-accepted ones as whole words in an answer of at most `BOUND` more. Another answer beside it, or
-"not" before it, is wrong.
-`f1` is `em`, but of free text SQuAD's token F1; `contained` is that of `text`.
+The answer that the reply states (`stated_answer`) is scored. `em` is 1 if it is the accepted one,
+whatever words, units' spellings and marks are around it: the number and its unit, the date, the
+label, yes or no, the chosen letter, all items of a list (more do no harm); of words, the accepted
+ones as whole words in an answer of at most `BOUND` more. Another answer beside it, or "not" before
+it, is wrong. `f1` equals `em`, or SQuAD's token F1 for free text; `contained` is the same as in
+`text`.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class StudyType(NamedTuple):
 
 
 def answer_type(answers: Sequence[str]) -> AnswerType | None:
-    """Return the type that accepted answers have by themselves; None for words, which may be any.
+    """Return the type that the accepted answers show by themselves; None for plain words.
 
     >>> [answer_type([one]) for one in ("B", "no", "EUR 1,250", "3 March 2024", "Berlin")]
     ['choice', 'yes_no', 'number', 'date', None]
@@ -121,10 +121,10 @@ def answer_type(answers: Sequence[str]) -> AnswerType | None:
 
 
 def _type_of(answer: str) -> AnswerType | None:
-    plain = answer.strip(" .!").lower()
+    word = answer.strip(" .!").lower()
     if _LETTERS.fullmatch(answer) or option(answer):
         return "choice"
-    if plain in YES | NO:
+    if word in YES | NO:
         return "yes_no"
     dates = list(days(answer))
     if len(dates) == 1 and word_count(answer[: dates[0].start] + answer[dates[0].end :]) == 0:
@@ -149,9 +149,9 @@ def _is_number(answer: str) -> bool:
     numbers = list(quantities(answer))
     if len(numbers) != 1:
         return False
-    rest = f"{answer[: numbers[0].start]} {answer[numbers[0].end :]}".strip(" .")
-    before = answer[: numbers[0].start].strip(" ($\u20ac\u00a3")
-    return not before and word_count(rest) <= _UNIT_WORDS and not any(map(str.isdigit, rest))
+    words = f"{answer[: numbers[0].start]} {answer[numbers[0].end :]}".strip(" .")
+    prefix = answer[: numbers[0].start].strip(" ($\u20ac\u00a3")
+    return not prefix and word_count(words) <= _UNIT_WORDS and not any(map(str.isdigit, words))
 
 
 def answer_items(answer: str) -> list[str]:
@@ -165,10 +165,10 @@ def answer_items(answer: str) -> list[str]:
 def labels_of(examples: Sequence[Example]) -> list[str]:
     """Return the labels that the examples' answers belong to; empty if there is no small set."""
     accepted = [answer for example in examples for answer in example.answers]
-    spelled = {normalize_answer(answer): answer for answer in reversed(accepted)}
+    forms = {normalize_answer(answer): answer for answer in reversed(accepted)}
     times = Counter(normalize_answer(answer) for answer in accepted)
-    few = 1 < len(spelled) <= MOST_LABELS and len(accepted) >= LEAST_TIMES * len(spelled)
-    return [spelled[name] for name, _ in times.most_common()] if few and "" not in spelled else []
+    few = 1 < len(forms) <= MOST_LABELS and len(accepted) >= LEAST_TIMES * len(forms)
+    return [forms[name] for name, _ in times.most_common()] if few and "" not in forms else []
 
 
 def study_type(examples: Sequence[Example], document_text: Callable[[str], str]) -> StudyType:
@@ -191,16 +191,16 @@ def study_type(examples: Sequence[Example], document_text: Callable[[str], str])
     if labels := labels_of(examples):
         return StudyType("label", labels, f"{len(labels)} in {len(examples):,}")
     some = examples[:: max(len(examples) // _LOOKED_UP, 1)][:_LOOKED_UP]
-    missing, asked = not_in_text(some, document_text)
+    missing, n_checked = not_in_text(some, document_text)
     words = [word_count(example.answers[0]) for example in some if example.answers]
-    why = f"{asked - len(missing)} of {asked} stand in the documents word for word"
-    if asked and len(missing) <= (1.0 - VERBATIM) * asked and median(words) <= SPAN_WORDS:
-        return StudyType("span", [], why)
-    return StudyType("free", [], why)
+    evidence = f"{n_checked - len(missing)} of {n_checked} stand in the documents word for word"
+    if n_checked and len(missing) <= (1.0 - VERBATIM) * n_checked and median(words) <= SPAN_WORDS:
+        return StudyType("span", [], evidence)
+    return StudyType("free", [], evidence)
 
 
 def guessing(kind: AnswerType, labels: Sequence[str], examples: Sequence[Example]) -> float:
-    """Return the mean score of picking an answer at random; 0 if the possible answers are not few.
+    """Return the mean score of picking an answer at random; 0 unless possible answers are few.
 
     A choice has as many options as distinct letters are accepted.
     """
@@ -279,9 +279,9 @@ def typed_scorer(question: str, labels: Sequence[str] = (), *, free: bool = Fals
     """
 
     def score(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
-        inside = contained(parsed.visible, accepted)
+        containment = contained(parsed.visible, accepted)
         if parsed.text is None or not accepted:
-            return Scores(0.0, 0.0, inside)
+            return Scores(0.0, 0.0, containment)
         if comparable(parsed.text).rstrip(" .") in map(comparable, accepted):
             return Scores(1.0, 1.0, 1.0)
         kind = "label" if labels else answer_type(accepted)
@@ -289,69 +289,69 @@ def typed_scorer(question: str, labels: Sequence[str] = (), *, free: bool = Fals
             kind = None
         if kind is None and free:
             em = exact_match(parsed.text, accepted)
-            return Scores(em, token_f1(parsed.text, accepted), max(em, inside))
+            return Scores(em, token_f1(parsed.text, accepted), max(em, containment))
         stated, visible = parsed.text, parsed.visible
         if parsed.value is None:
             visible = readable(visible, question)
             stated = "" if _UNDECIDED.search(visible) else stated_answer(visible, question)
             stated = "" if kind != "yes_no" and unstated(stated, visible) else stated
         if kind == "choice":
-            right = _letters_are(replace(parsed, text=stated), question, accepted)
+            is_right = _letters_are(replace(parsed, text=stated), question, accepted)
         elif kind == "label":
-            right = _only_label(stated, accepted, labels)
+            is_right = _only_label(stated, accepted, labels)
         elif kind in ("number", "date"):
             is_it = _number_is if kind == "number" else _day_is
-            right = any(is_it(stated, question, gold) for gold in accepted)
+            is_right = any(is_it(stated, question, gold) for gold in accepted)
         elif kind == "list":  # items stand on lines of their own
             items = stated if parsed.value is not None else stated_items(visible, question)
-            right = any(_holds_all(_plain(items), _plain(gold)) for gold in accepted)
+            is_right = any(_holds_all(_plain(items), _plain(gold)) for gold in accepted)
         elif kind == "yes_no":
             alone = word_count(stated) <= _NAME_WORDS
-            said = _says(stated) if alone else None
-            said = _says(visible) if said is None else said
-            right = said == _says(accepted[0])
+            answer = _says(stated) if alone else None
+            answer = _says(visible) if answer is None else answer
+            is_right = answer == _says(accepted[0])
         else:
-            right = any(_holds(_plain(stated), _plain(gold), question) for gold in accepted)
-        em = float(right)
-        return Scores(em, em, max(em, inside))
+            is_right = any(_holds(_plain(stated), _plain(gold), question) for gold in accepted)
+        em = float(is_right)
+        return Scores(em, em, max(em, containment))
 
     return score
 
 
 def _letters_are(parsed: ParsedAnswer, question: str, accepted: Sequence[str]) -> bool:
-    """Whether the reply's only letter is accepted; of several letters, the one that it announces.
+    """Return whether the reply's only letter, or the one that it announces, is accepted.
 
     Questions with several right letters are scored by `score_choice`.
     """
-    right = dict(pair for gold in accepted if (pair := option(gold)))
-    if not right:
+    gold_words = dict(pair for gold in accepted if (pair := option(gold)))
+    if not gold_words:
         return score_choice(parsed, accepted).em > 0
     text = _LOWER.sub(lambda match: match[0].upper(), parsed.text or "")
     mentions = list(_LETTER.finditer(text))
     if any(offered(text, *mention.span()) for mention in mentions):
         return False
-    given = {mention[0] for mention in mentions if not refused(text, *mention.span())}
+    letters = {mention[0] for mention in mentions if not refused(text, *mention.span())}
     if not mentions:  # the option's text alone
         options = {
             letter: words.strip(" .;,") for letter, words in _OPTIONS_ASKED.findall(question)
         }
-        given = {letter for letter, words in options.items() if words and _holds(text, words)}
+        letters = {letter for letter, words in options.items() if words and _holds(text, words)}
     if leading := _LEADING.match(text):
-        given &= {leading[1]}
-    elif len(given) > 1 and (announced := _ANNOUNCED.findall(text)):
-        given = {announced[-1].upper()}
-    if not given and not mentions:
-        return any(words and _holds(text, words) for words in right.values())
-    return len(given) == 1 and given <= right.keys()
+        letters &= {leading[1]}
+    elif len(letters) > 1 and (announced := _ANNOUNCED.findall(text)):
+        letters = {announced[-1].upper()}
+    if not letters and not mentions:
+        return any(words and _holds(text, words) for words in gold_words.values())
+    return len(letters) == 1 and letters <= gold_words.keys()
 
 
 def _says(text: str) -> bool | None:
-    """Return the last yes (True) or no (False) that is an answer by itself; None without any."""
-    plain = comparable(text)
-    if _YES_AND_NO.search(plain):
+    """Return the last yes (True) or no (False) that is an answer by itself, or None."""
+    lowered = comparable(text)
+    if _YES_AND_NO.search(lowered):
         return None
-    said = [*_YES_NO.finditer(plain)] or [*_IS_TRUE.finditer(plain)]
-    words = [(match["word"] in YES) is (match["not"] is None) for match in said]
+    matches = [*_YES_NO.finditer(lowered)] or [*_IS_TRUE.finditer(lowered)]
+    words = [(match["word"] in YES) is (match["not"] is None) for match in matches]
     if words:
         return None if word_count(text) == len(set(words)) == _PAIR else words[-1]
     it = _IT_DOES.match(text)
@@ -365,46 +365,46 @@ def _number_is(stated: str, question: str, gold: str) -> bool:
     names = re.findall(r"\b[A-Z][a-z]+", gold[accepted.end :])  # "3 March", "12 Main Street"
     if not all(name.lower() in stated.lower() for name in names):
         return False
-    asked = [number.values for number in quantities(question)]
+    topic = [number.values for number in quantities(question)]
     numbers = [*quantities(stated)] or [*quantities(stated.replace("#", ""))]
-    given = [number for number in numbers if not names_a_place(stated, number, question)]
-    given = _affirmed(stated, given)
-    given = [number for number in given if number.unit or number.values not in asked] or given
+    found = [number for number in numbers if not names_a_place(stated, number, question)]
+    found = _affirmed_numbers(stated, found)
+    found = [number for number in found if number.unit or number.values not in topic] or found
     dated = list(days(stated))
-    given = [
-        number for number in given if not any(day.start <= number.start < day.end for day in dated)
-    ] or given
-    several = len({number.values for number in given}) > 1
-    if several and any(number.unit for number in given) and accepted.unit:
-        given = [number for number in given if number.unit == accepted.unit] or given
+    found = [
+        number for number in found if not any(day.start <= number.start < day.end for day in dated)
+    ] or found
+    is_ambiguous = len({number.values for number in found}) > 1
+    if is_ambiguous and any(number.unit for number in found) and accepted.unit:
+        found = [number for number in found if number.unit == accepted.unit] or found
     years = {year for day in dated for year, *_ in day.days}
     if re.fullmatch(r"[12]\d{3}", gold.strip()) and len(years) == 1:
         return years == {int(gold)}
-    if len({number.values for number in given}) > 1:
-        given = of_clause(stated, question, given)
-    if len({number.values for number in given}) > 1:  # "on page 12 the fee is 300"
-        given = [number for number in given if _STATED.search(before(stated, number.start))][-1:]
-    counted = accepted.unit is None and re.match(r"\s*[a-z]{3}", gold[accepted.end :])
+    if len({number.values for number in found}) > 1:
+        found = of_clause(stated, question, found)
+    if len({number.values for number in found}) > 1:  # "on page 12 the fee is 300"
+        found = [number for number in found if _STATED.search(before(stated, number.start))][-1:]
+    is_sum = accepted.unit is None and re.match(r"\s*[a-z]{3}", gold[accepted.end :])
     return bool(
-        given and same_quantity(given[0], accepted) and not (counted and given[0].unit is not None)
+        found and same_quantity(found[0], accepted) and not (is_sum and found[0].unit is not None)
     )
 
 
-def _affirmed(text: str, found: Iterable[Quantity]) -> list[Quantity]:
+def _affirmed_numbers(text: str, found: Iterable[Quantity]) -> list[Quantity]:
     """Return the numbers that are not denied; none if several are offered."""
-    kept = [number for number in found if not refused(text, number.start, number.end)]
-    if len(kept) == _PAIR == len({number.unit for number in kept} - {None}):
-        return kept  # "45 days/1.5 months"
-    return [] if any(offered(text, number.start, number.end) for number in kept) else kept
+    affirmed = [number for number in found if not refused(text, number.start, number.end)]
+    if len(affirmed) == _PAIR == len({number.unit for number in affirmed} - {None}):
+        return affirmed  # "45 days/1.5 months"
+    return [] if any(offered(text, number.start, number.end) for number in affirmed) else affirmed
 
 
 def _day_is(stated: str, question: str, gold: str) -> bool:
     accepted = next(days(gold), None)
-    given = [day for day in days(stated) if not refused(stated, day.start, day.end)]
-    given = [day for day in given if not day.of_month] or given
-    given = of_clause(stated, question, given)
-    given = [day for day in given if not _ASIDE.search(stated, 0, day.start)] or given
-    same = [accepted is not None and same_day(day, accepted) for day in given]
+    found = [day for day in days(stated) if not refused(stated, day.start, day.end)]
+    found = [day for day in found if not day.of_month] or found
+    found = of_clause(stated, question, found)
+    found = [day for day in found if not _ASIDE.search(stated, 0, day.start)] or found
+    same = [accepted is not None and same_day(day, accepted) for day in found]
     return bool(same) and all(same)
 
 
@@ -417,13 +417,13 @@ def _only_label(stated: str, accepted: Sequence[str], labels: Sequence[str]) -> 
     text = comparable(stated)
     if exact_match(stated, accepted):
         return True
-    named: set[str] = set()
+    found: set[str] = set()
     for label in sorted({*labels, *accepted}, key=len, reverse=True):
         for place in _places(text, label):
             if not refused(text, *place.span()):
-                named.add(comparable(label))
+                found.add(comparable(label))
         text = re.sub(rf"(?<!\w){re.escape(comparable(label))}(?!\w)", "#", text)
-    return len(named) == 1 and named <= set(map(comparable, accepted))
+    return len(found) == 1 and found <= set(map(comparable, accepted))
 
 
 def _holds(stated: str, gold: str, question: str = "") -> bool:
@@ -432,10 +432,10 @@ def _holds(stated: str, gold: str, question: str = "") -> bool:
     if word_count(stated) > word_count(gold) + BOUND or not Haystack(stated).holds(gold):
         return False
     parts = [part.strip(" .*") for part in _PART.split(comparable(stated).rsplit(": ", 1)[-1])]
-    several = comparable(gold) in parts and (
+    is_ambiguous = comparable(gold) in parts and (
         len(parts) > _PAIR or _TWO_NAMES.fullmatch(stated) is not None
     )
-    if several and (
+    if is_ambiguous and (
         all(word_count(part) <= _NAME_WORDS for part in parts) or _MENTIONS.search(stated)
     ):
         return False  # one of several candidates
@@ -454,7 +454,7 @@ def _holds_all(stated: str, gold: str) -> bool:
     if word_count(stated) > sum(map(word_count, items)) + 2 * BOUND:
         return False
     places = [_places(text, item) for item in items]
-    return all(any(not refused(text, *place.span()) for place in there) for there in places)
+    return all(any(not refused(text, *place.span()) for place in matches) for matches in places)
 
 
 def _plain(text: str) -> str:

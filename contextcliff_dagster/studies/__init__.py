@@ -1,8 +1,8 @@
 """Studies: one YAML file says what is measured, with which models, and how it is judged.
 
 Belongs here: the schema of a study file, its defaults and cross-checks, and where study files are
-looked for. Does not belong here: carrying a study out; a study's methods only hand each room the
-part of it that the room asked for.
+looked for. Does not belong here: running a study; a study's methods only hand each package the part
+that it asks for.
 """
 
 from contextcliff_dagster.studies.files import (

@@ -1,9 +1,9 @@
-"""The experiments there are, by name: one line each, loaded when a study asks for it, and their
-keys in a study file.
+"""Table of experiments by name, each loaded when a study asks for it, and their keys in a study
+file.
 
-The table lies in this room because a study file has a key per experiment, which is checked when the
-file is read. Experiments themselves lie above (`experiments`), so they are named by address, as
-engines and corpora are; `extensions` and packages of one's own add theirs
+The table is in this package because a study file has one key per experiment, which is checked when
+the file is read. The experiments are in a higher layer (`experiments`), so they are named by import
+path, like engines and corpora; `extensions` and users' own packages add theirs
 (`contracts.extensions`).
 """
 
@@ -24,7 +24,7 @@ EXPERIMENTS = {
     "controls": "contextcliff_dagster.experiments.controls:CONTROLS_EXPERIMENT",
     "attention_entropy": "contextcliff_dagster.experiments.attention:ATTENTION",
 }
-"""Name -> address, in the order in which they run. The name is the key in a study file."""
+"""Experiment name (its key in a study file) -> import path, in the order in which they run."""
 
 
 def experiment_names() -> tuple[str, ...]:
@@ -73,13 +73,13 @@ def check_sections(
     """
     if not isinstance(data, Mapping):
         return handler(data)
-    plain = {key: value for key, value in data.items() if key in own}
+    values = {key: value for key, value in data.items() if key in own}
     errors: list[Any] = []
     sections: dict[str, Any] = {}
     needed = True
-    for key in data.keys() - plain.keys():
-        known = key in EXPERIMENTS or key in experiment_names()
-        experiment = load_experiment(key) if known else None
+    for key in data.keys() - values.keys():
+        is_experiment = key in EXPERIMENTS or key in experiment_names()
+        experiment = load_experiment(key) if is_experiment else None
         if experiment is None or experiment.section is None:
             errors.append({"type": "extra_forbidden", "loc": (key,), "input": data[key]})
             continue
@@ -93,10 +93,10 @@ def check_sections(
             needed = needed and not experiment.makes_documents
     if needed:
         errors += [
-            {"type": "missing", "loc": (key,), "input": data} for key in needs if key not in plain
+            {"type": "missing", "loc": (key,), "input": data} for key in needs if key not in values
         ]
     try:
-        study = handler({**plain, **{key: sections[key] for key in data if key in sections}})
+        study = handler({**values, **{key: sections[key] for key in data if key in sections}})
     except ValidationError as error:
         errors += _within(error)
     if errors:

@@ -42,9 +42,9 @@ def load_study(path: Path) -> Study:
     from contextcliff_dagster.yaml_config import load_validated
 
     study = in_folder(load_validated(path, Study), path.resolve().parent)
-    folder, kept = path.absolute().parent.resolve(), kept_in(store_root())
-    if folder == kept.resolve():
-        return study.with_leave(recorded_leave(study, kept / path.name))
+    folder, store_folder = path.absolute().parent.resolve(), kept_in(store_root())
+    if folder == store_folder.resolve():
+        return study.with_leave(recorded_leave(study, store_folder / path.name))
     # A link in one of the study folders counts as the user's own, too.
     searched = folder in [known.resolve() for known in study_folders()]
     return study if searched else study.with_leave(Leave(home_of(path)))
@@ -58,17 +58,17 @@ def in_folder(study: Study, folder: Path) -> Study:
 
 
 def study_folders() -> list[Path]:
-    """Return the folders to search, later ones winning: the shipped, the store's, the user's own.
+    """Return the folders to search (shipped, store, user); later ones take precedence.
 
     The store keeps studies that were made on the command line or imported (:func:`kept_in`); the
     user's folder is ``CONTEXTCLIFF_STUDIES``.
 
     Raises:
-        StudyError: ``CONTEXTCLIFF_STUDIES`` names no folder.
+        StudyError: ``CONTEXTCLIFF_STUDIES`` is not a folder.
     """
     folders = [*shipped_folders(), kept_in(store_root())]
-    if named := os.environ.get("CONTEXTCLIFF_STUDIES"):
-        folder = Path(named).expanduser()
+    if user_folder := os.environ.get("CONTEXTCLIFF_STUDIES"):
+        folder = Path(user_folder).expanduser()
         if not folder.is_dir():
             raise StudyError(f"CONTEXTCLIFF_STUDIES names {folder}, which is not a folder.")
         folders.append(folder)
@@ -84,7 +84,7 @@ def kept_in(root: Path) -> Path:
 class BrokenStudy:
     """A malformed study file: the study's name as far as it is readable, and the error.
 
-    The error is raised as StudyError when this study is wanted; all other studies still work.
+    The error is raised as StudyError when this study is requested; all other studies still work.
     """
 
     name: str
@@ -95,21 +95,21 @@ class BrokenStudy:
 def load_studies() -> dict[str, Study]:
     """Load all studies by name, sorted; a user's study replaces the shipped one of the same name.
 
-    Studies of malformed files are missing: :func:`read_studies` returns them, too.
+    Malformed files are omitted; :func:`read_studies` returns them, too.
 
     Raises:
-        StudyError: ``CONTEXTCLIFF_STUDIES`` names no folder.
+        StudyError: ``CONTEXTCLIFF_STUDIES`` is not a folder.
     """
     return read_studies()[0]
 
 
 def known_study(name: str) -> Study | None:
-    """Return the study called ``name``; None without one, or if its file is malformed.
+    """Return the study called ``name``; None if there is none or its file is malformed.
 
     No other file is loaded: some would load packages that this study has no use for.
 
     Raises:
-        StudyError: ``CONTEXTCLIFF_STUDIES`` names no folder.
+        StudyError: ``CONTEXTCLIFF_STUDIES`` is not a folder.
     """
     return read_studies(named=name)[0].get(name)
 
@@ -119,17 +119,17 @@ def read_studies(
 ) -> tuple[dict[str, Study], list[BrokenStudy]]:
     """Load all studies by name, and the malformed files; raises like :func:`load_studies`.
 
-    ``shipped``: names of the shipped studies to load; None for all. ``named``: the only
-    one wanted; others may come along.
+    ``shipped``: says by name which shipped studies to load; None loads all. ``named``: the only
+    study needed; others may be loaded with it.
     """
     studies: dict[str, Study] = {}
     broken: dict[str, BrokenStudy] = {}
     of_ours = shipped_folders()
     for folder in study_folders():
-        sound, unusable = _studies_in(folder, shipped if folder in of_ours else None, named)
+        found, unusable = _studies_in(folder, shipped if folder in of_ours else None, named)
         for name in unusable:  # a sound file would replace the earlier study
             studies.pop(name, None)
-        for name, (_, study) in sound.items():
+        for name, (_, study) in found.items():
             studies[name] = study
             broken.pop(name, None)
         broken |= unusable
@@ -141,7 +141,7 @@ def _studies_in(
 ) -> tuple[dict[str, tuple[Path, Study]], dict[str, BrokenStudy]]:
     studies: dict[str, tuple[Path, Study]] = {}
     errors: list[BrokenStudy] = []
-    twice: dict[str, BrokenStudy] = {}
+    duplicates: dict[str, BrokenStudy] = {}
     for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
         written = _written_name(path)
         if wanted is not None and not wanted(written or path.stem):
@@ -160,16 +160,16 @@ def _studies_in(
                 f"{studies[study.name][0]} and {path} both name their study {study.name!r}; "
                 "rename one."
             )
-            twice[study.name] = BrokenStudy(study.name, path, both)
+            duplicates[study.name] = BrokenStudy(study.name, path, both)
         studies[study.name] = path, study
     # A broken copy of a sound file does not claim its name.
     spoiled = [replace(e, name=e.path.name) if e.name in studies else e for e in errors]
-    broken = {entry.name: entry for entry in spoiled} | twice
-    return {name: entry for name, entry in studies.items() if name not in twice}, broken
+    broken = {entry.name: entry for entry in spoiled} | duplicates
+    return {name: entry for name, entry in studies.items() if name not in duplicates}, broken
 
 
 def _written_name(path: Path) -> str | None:
-    """The name that a file gives its study, however malformed; None where it shows none."""
+    """Return the study name stated in a file, even a malformed one; None if it states none."""
     with suppress(OSError):
         with open_file(path) as file:
             text = file.read(1 << 16).decode(errors="replace")
@@ -179,7 +179,7 @@ def _written_name(path: Path) -> str | None:
 
 
 def own_study(name: str) -> tuple[Path, Study] | None:
-    """Return file and study ``name`` in the user's own folder, which hides others of that name.
+    """Return the file and study ``name`` in the user's own folder, which hides its namesakes.
 
     Raises:
         StudyError: its file is malformed, or see :func:`load_studies`.
@@ -198,11 +198,11 @@ def hidden_study(name: str) -> tuple[Path, Path] | None:
     Raises:
         StudyError: one of them is malformed, or see :func:`load_studies`.
     """
-    own, kept = own_study(name), kept_in(store_root()) / f"{name}.yaml"
-    if own is None or not kept.is_file():
+    user, store_file = own_study(name), kept_in(store_root()) / f"{name}.yaml"
+    if user is None or not store_file.is_file():
         return None
-    path, study = own
-    return None if measures(study) == measures(load_study(kept)) else (path, kept)
+    path, study = user
+    return None if measures(study) == measures(load_study(store_file)) else (path, store_file)
 
 
 def measures(study: Study, recipe_hash: str | None = None) -> dict[str, Any]:
@@ -216,7 +216,7 @@ def measures(study: Study, recipe_hash: str | None = None) -> dict[str, Any]:
 
 
 def require_study_name(name: str) -> None:
-    """Refuse an invalid study name, because it becomes a path.
+    """Raise StudyError if a study name is invalid, because it becomes a path.
 
     Raises:
         StudyError: it is not a valid name.
@@ -249,38 +249,38 @@ def find_study(name: str) -> Study:
 
 
 def self_contained(study: Study) -> Study:
-    """Return the study with absolute paths, so that its file may lie anywhere; a known one as is.
+    """Return the study with absolute paths, so that its file may be anywhere.
 
-    It is then the same study by its file, from any working folder, and by its name in the store.
+    A known study is unchanged. Opened by file from any folder, or by name, it is the same study.
     """
     absolute = study.with_absolute_paths()
-    known = known_study(study.name)
-    if known is None or known.with_absolute_paths().model_dump() != absolute.model_dump():
+    namesake = known_study(study.name)
+    if namesake is None or namesake.with_absolute_paths().model_dump() != absolute.model_dump():
         return absolute
-    if known.leave.home is None:
-        return known
-    return known.with_leave(absolute.leave.also(known.leave.allowed))
+    if namesake.leave.home is None:
+        return namesake
+    return namesake.with_leave(absolute.leave.also(namesake.leave.allowed))
 
 
 _NOTE = "retired.json"
 
 
 def retire(store: Store, study: str) -> None:
-    """Mark ``study`` as retired; nothing else of it is touched.
+    """Mark ``study`` as retired; nothing else changes.
 
     Raises:
-        StudyError: the store has nothing of it, or the name is invalid.
+        StudyError: the store has nothing for it, or the name is invalid.
         StoreError: the note cannot be written.
     """
     require_study_name(study)
     folder = store.study_dir(study)
     if not folder.is_dir():
         raise StudyError(
-            f"The store has nothing of a study {study!r}, so there is nothing to retire; "
-            "`contextcliff campaign list` names those that were measured."
+            f"The store has no results of study {study!r}, so it cannot be retired; "
+            "`contextcliff campaign list` shows the measured studies."
         )
-    when = datetime.now(UTC).isoformat(timespec="seconds")
-    write_json(folder / _NOTE, {"study": study, "retired_at": when})
+    retired_at = datetime.now(UTC).isoformat(timespec="seconds")
+    write_json(folder / _NOTE, {"study": study, "retired_at": retired_at})
 
 
 def bring_back(store: Store, study: str) -> None:
@@ -292,13 +292,13 @@ def bring_back(store: Store, study: str) -> None:
     require_study_name(study)
     if not is_retired(store, study):
         raise StudyError(
-            f"Study {study!r} is not retired; {', '.join(retired_studies(store)) or 'none'} is."
+            f"Study {study!r} is not retired; found: {', '.join(retired_studies(store)) or 'none'}."
         )
     (store.study_dir(study) / _NOTE).unlink(missing_ok=True)
 
 
 def is_retired(store: Store, study: str) -> bool:
-    """Whether ``study`` is retired in ``store``."""
+    """Return whether ``study`` is retired in ``store``."""
     return (store.study_dir(study) / _NOTE).is_file()
 
 
@@ -312,7 +312,7 @@ def retired_studies(store: Store) -> list[str]:
 
 
 Values = Mapping[tuple[str, ...], str]
-"""Path of keys, outermost first -> the scalar there."""
+"""Key path, outermost key first -> the scalar value at that path."""
 
 
 def study_files(store: Store, name: str) -> list[Path]:
@@ -321,12 +321,12 @@ def study_files(store: Store, name: str) -> list[Path]:
     Raises:
         StudyError: the study comes with the package, or a file is malformed.
     """
-    own, kept = own_study(name), kept_in(store.root) / f"{name}.yaml"
-    files = [*([own[0]] if own else []), *([kept] if kept.is_file() else [])]
+    user, file = own_study(name), kept_in(store.root) / f"{name}.yaml"
+    files = [*([user[0]] if user else []), *([file] if file.is_file() else [])]
     if not files and known_study(name) is not None:
         raise StudyError(
-            f"Study {name!r} comes with the package , which keeps "
-            "its name; copy the file into a folder of yours (CONTEXTCLIFF_STUDIES) to change it."
+            f"Study {name!r} comes with the package and keeps its name; to change it, copy the "
+            "file into your own folder of studies (CONTEXTCLIFF_STUDIES)."
         )
     return files
 
@@ -337,12 +337,12 @@ def is_taken(store: Store, name: str) -> Path | None:
         for path in (folder / f"{name}.yaml", folder / f"{name}.yml"):
             if path.exists():
                 return path
-    known = known_study(name)
-    return None if known is None else known.folder
+    namesake = known_study(name)
+    return None if namesake is None else namesake.folder
 
 
 def renamed_text(path: Path, old: str, new: str, values: Values | None = None) -> str:
-    """Return the text of the study file at ``path`` with the name ``new``, and other ``values``.
+    """Return the text of the study file at ``path`` with the name ``new`` and replaced ``values``.
 
     Raises:
         StudyError: it states its name in a form that only a person should change.
@@ -355,17 +355,17 @@ def renamed_text(path: Path, old: str, new: str, values: Values | None = None) -
     changed = text
     for keys, span in sorted(spans.items(), key=lambda item: item[1], reverse=True):
         value = wanted[keys]
-        plain = re.fullmatch(r"[a-z][a-z0-9-]*", value) and yaml.safe_load(value) == value
-        written = value if plain else json.dumps(value)
-        changed = changed[: span[0]] + written + changed[span[1] :]
-    before: Any = yaml.safe_load(text)
+        is_plain = re.fullmatch(r"[a-z][a-z0-9-]*", value) and yaml.safe_load(value) == value
+        scalar = value if is_plain else json.dumps(value)
+        changed = changed[: span[0]] + scalar + changed[span[1] :]
+    old_content: Any = yaml.safe_load(text)
     try:
-        after: Any = yaml.safe_load(changed)
+        new_content: Any = yaml.safe_load(changed)
         for keys, value in wanted.items():
-            _put(before, keys, value)
+            _put(old_content, keys, value)
     except (yaml.YAMLError, TypeError, KeyError):
-        after = None
-    if after is None or after != before:
+        new_content = None
+    if new_content is None or new_content != old_content:
         raise StudyError(
             f"The name {old!r} is written in {path} in a way that cannot be changed safely; write "
             f"`name: {new}` there by hand and run the same command again."
@@ -376,8 +376,8 @@ def renamed_text(path: Path, old: str, new: str, values: Values | None = None) -
 def rename_file(path: Path, old: str, new: str) -> Path:
     """Rewrite the study's file under its new name, and return its path.
 
-    The file keeps its folder, and its own name if that is not the study's. If the process is killed
-    in between, the old file or both exist, and calling it again completes the renaming.
+    The file stays in its folder; its file name changes only if it was the study's name. If the
+    process is killed midway, the old file or both exist; call this again to finish.
 
     Raises:
         StudyError: see `renamed_text`.

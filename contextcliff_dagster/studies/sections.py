@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 MOST, MOST_TOKENS = 1_000_000, 1_000_000_000
-"""Of examples, calls and the like; of tokens, seconds or dollars: more is a slip of the pen."""
+"""Largest number of examples, calls etc., and of tokens, seconds or dollars; more is a typo."""
 
 
 class Section(BaseModel):
-    """Unknown keys are errors: a misspelt key must not silently fall back to its default."""
+    """Section of a study; unknown keys are errors, so no misspelt key falls back to its default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -36,7 +36,7 @@ class Section(BaseModel):
 
 
 def listed(value: Any) -> Any:
-    """A single value is a list of one."""
+    """Return ``value`` as a list; a single value becomes a list of one item."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
@@ -61,14 +61,14 @@ class AssetsSection(Section):
     )
     owners: tuple[str, ...] = Field(
         default=(),
-        description="`team:NAME` or an e-mail address each",
+        description="Owners: `team:NAME` or e-mail addresses",
         examples=[["team:search"]],
     )
     tags: dict[str, str] = Field(
         default_factory=dict, description="Tags of every asset", examples=[{"domain": "legal"}]
     )
     kinds: tuple[str, ...] = Field(
-        default=(), max_length=4, description="Kinds besides our own", examples=[["vllm"]]
+        default=(), max_length=4, description="Further asset kinds", examples=[["vllm"]]
     )
 
     @field_validator("owners")
@@ -85,7 +85,7 @@ class AssetsSection(Section):
         for name, value in tags.items():
             if not _TAG.fullmatch(name) or not _TAG_VALUE.fullmatch(value):
                 raise ValueError(
-                    f"the tag {name!r}: {value!r} has more than letters, digits, '_', '.', '-'"
+                    f"the tag {name!r}: {value!r} may only have letters, digits, '_', '.', '-'"
                 )
         return tags
 
@@ -94,7 +94,7 @@ class AssetsSection(Section):
     def _kinds_are_short_words(cls, kinds: tuple[str, ...]) -> tuple[str, ...]:
         for kind in kinds:
             if not _TAG_VALUE.fullmatch(kind) or not kind:
-                raise ValueError(f"{kind!r} is no kind: letters, digits, '_', '.', '-'")
+                raise ValueError(f"{kind!r} is not a kind: use letters, digits, '_', '.', '-'")
         return kinds
 
 
@@ -102,8 +102,8 @@ _TRACKER_KEYS = {"mlflow": {"tracking_uri", "experiment"}, "wandb": {"project", 
 
 
 class TrackSection(Section):
-    """The experiment tracker that every report is logged to (docs/tracking.md); its name alone, or
-    with what it needs. Keys and passwords are in the tracker's own environment variables."""
+    """Experiment tracker that every report is logged to (docs/tracking.md): its name, or a section
+    with its settings. Keys and passwords stay in the tracker's own environment variables."""
 
     kind: Literal["mlflow", "wandb"] = Field(description="The tracker: mlflow or wandb")
     tracking_uri: str | None = Field(
@@ -158,7 +158,7 @@ class TrackSection(Section):
 
 
 class RegressionSection(Section):
-    """What the check `no_shrink` takes for noise (docs/regression.md)."""
+    """Noise that the check `no_shrink` allows for (docs/regression.md)."""
 
     flip_rate: float = Field(
         default=0.05, gt=0, lt=0.5, description="Share of answers that may differ between runs"
@@ -167,19 +167,19 @@ class RegressionSection(Section):
         default=0.05, gt=0, lt=1, description="Chance that an unchanged study fails in a year"
     )
     runs_per_year: int = Field(
-        default=52, ge=1, le=10_000, description="`yearly_error` is divided by it"
+        default=52, ge=1, le=10_000, description="Runs that share `yearly_error`"
     )
 
 
 class CronSection(Section):
-    """When something is measured by itself; its schedule has to be switched on in Dagster."""
+    """A time for automatic measurements; the schedule must be switched on in Dagster."""
 
     cron: str = Field(
         description="Five fields: minute, hour, day, month, weekday", examples=["0 3 * * 1"]
     )
     timezone: str = Field(
         default="UTC",
-        description="In which `cron` is meant",
+        description="Time zone of `cron`",
         examples=["Europe/Zurich"],
         json_schema_extra={"with": {"cron": "0 3 * * 1"}},
     )
@@ -192,7 +192,7 @@ class CronSection(Section):
         try:
             ZoneInfo(self.timezone)
         except (ZoneInfoNotFoundError, ValueError) as error:
-            raise ValueError("'timezone' is unknown; write e.g. UTC or Europe/Zurich") from error
+            raise ValueError("'timezone' is unknown; use e.g. UTC or Europe/Zurich") from error
         return self
 
 
@@ -203,7 +203,7 @@ class ScheduleSection(CronSection):
         default=24,
         gt=0,
         le=100_000,
-        description="The report is stale so long after a tick it has missed",
+        description="Hours after a missed tick until the report counts as stale",
         json_schema_extra={"with": {"cron": "0 3 * * 1"}},
     )
 
@@ -216,15 +216,15 @@ class SentinelSection(CronSection):
         default=20,
         ge=10,
         le=MOST,
-        description="Of the bin that holds the cap; at most samples_per_bin",
+        description="Examples from the bin that holds the cap; at most samples_per_bin",
     )
     runs_per_year: int = Field(
-        default=365, ge=1, le=10_000, description="The year's error rate is divided by it"
+        default=365, ge=1, le=10_000, description="Runs that share the year's error rate"
     )
 
 
 class AlertsSection(Section):
-    """Who else is alerted when `no_shrink` or a run fails (docs/regression.md)."""
+    """Webhook that is called when `no_shrink` or a run fails (docs/regression.md)."""
 
     webhook_env: str | None = Field(
         default=None,
@@ -240,11 +240,11 @@ class BudgetSection(Section):
         default=None,
         ge=0,
         le=MOST_TOKENS,
-        description="A call that could exceed it is not sent",
+        description="Hard limit; a call that could exceed it is not sent",
         examples=[5],
     )
     confirm_above_usd: float = Field(
-        default=1.0, ge=0, le=MOST_TOKENS, description="An estimate above it is asked about first"
+        default=1.0, ge=0, le=MOST_TOKENS, description="Ask first above this estimate"
     )
 
 
@@ -260,7 +260,7 @@ _LONGEST_MONTH = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def check_cron(line: str) -> None:
-    """Return if ``line`` is minute, hour, day, month and weekday, and such a moment comes.
+    """Check that ``line`` is minute, hour, day, month and weekday, and matches some moment.
 
     Raises:
         ValueError: it is not; the message names the field.
@@ -304,13 +304,13 @@ def _number(text: str, low: int, words: str) -> int:
 
 
 NAME_CHARS = 60
-"""A study's name is a folder, a Dagster group and a part of asset keys."""
+"""Longest study name, which becomes a folder, a Dagster group and a part of asset keys."""
 STUDY_NAME = rf"[a-z0-9][a-z0-9-]{{0,{NAME_CHARS - 1}}}"
-"""As a regular expression."""
+"""Regular expression of a valid study name."""
 
 
 def study_name(text: str) -> str:
-    """``text`` as a study's name: unchanged where it is short enough, else cut, with a hash."""
+    """Return ``text`` as a study name: unchanged if short enough, else cut, with a hash."""
     if len(text) <= NAME_CHARS:
         return text
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
@@ -330,15 +330,15 @@ class CorpusSection(BaseModel):
 
     @property
     def of_ones_own(self) -> bool:
-        """Whether every question is of a file of the user's own, and none of a benchmark."""
+        """Whether all questions come from the user's own files and none from a benchmark."""
         parts = self.options.get("parts") if self.kind == "mixed" else None
-        named = [part.get("kind") for part in parts or () if isinstance(part, dict)] or [self.kind]
-        return set(named) <= {"file", "folder"}
+        kinds = [part.get("kind") for part in parts or () if isinstance(part, dict)] or [self.kind]
+        return set(kinds) <= {"file", "folder"}
 
     def changed_options(
         self, change: Callable[[str, Mapping[str, Any]], dict[str, Any]]
     ) -> dict[str, Any]:
-        """The options as ``change`` makes them by kind, in each part too where parts are mixed."""
+        """Return the options changed by ``change``, given their kind; also in each mixed part."""
         options = change(self.kind, self.options)
         if self.kind == "mixed" and isinstance(parts := options.get("parts"), list):
             options["parts"] = [
@@ -361,12 +361,12 @@ class BinsSection(Section):
         default=None,
         ge=1,
         le=MOST_TOKENS,
-        description="Tokens per bin, for fixed bins and for these alone",
+        description="Tokens per bin; for fixed bins only",
         examples=[4000],
         json_schema_extra={"with": {"kind": "fixed"}},
     )
     starved_below: int = Field(
-        default=5, ge=1, le=MOST, description="Fewer distinct documents than this: starved"
+        default=5, ge=1, le=MOST, description="Fewest distinct documents of a bin"
     )
     starved: Literal["merge", "refuse"] = Field(
         default="merge", description="A starved bin joins its neighbour, or the study is refused"
@@ -385,14 +385,14 @@ class TargetSection(Section):
     min_tokens: int = Field(
         ge=0,
         le=MOST_TOKENS,
-        description="A document as short as this",
+        description="The corpus must have a document this short",
         examples=[1000],
         json_schema_extra={"with": {"max_tokens": 60000}},
     )
     max_tokens: int = Field(
         ge=1,
         le=MOST_TOKENS,
-        description="And one as long as this",
+        description="The corpus must have a document this long",
         examples=[60000],
         json_schema_extra={"with": {"min_tokens": 1000}},
     )
@@ -408,17 +408,17 @@ class SamplingSection(Section):
     """How many examples are drawn per bin, and which."""
 
     samples_per_bin: int = Field(
-        default=20, ge=1, le=MOST, description="Examples per bin; a larger sample holds a smaller"
+        default=20, ge=1, le=MOST, description="Examples per bin; larger samples contain smaller"
     )
     pilot_per_bin: int = Field(
         default=5, ge=1, le=MOST, description="Examples per bin of the job `pilot`"
     )
-    seed: int = Field(default=0, ge=0, description="Another one draws other examples")
+    seed: int = Field(default=0, ge=0, description="Another seed draws other examples")
     questions_per_document: int = Field(
-        default=1, ge=1, le=MOST, description="Questions on one document at most"
+        default=1, ge=1, le=MOST, description="Most questions on one document"
     )
     min_tokens: int = Field(
-        default=0, ge=0, le=MOST_TOKENS, description="Shorter documents are left out"
+        default=0, ge=0, le=MOST_TOKENS, description="Leave out shorter documents"
     )
 
     @model_validator(mode="after")
@@ -429,15 +429,15 @@ class SamplingSection(Section):
 
 
 class TargetedSection(Section):
-    """Pilot, then rounds where a token is most informative; ``samples_per_bin``: a bin's most."""
+    """A pilot, then rounds where tokens inform most; ``samples_per_bin`` limits each bin."""
 
     pilot: int = Field(
-        default=5, ge=1, le=MOST, description="Examples per bin before anything is aimed at"
+        default=5, ge=1, le=MOST, description="Examples per bin before targeting starts"
     )
     until: str = Field(
         default="5%",
         pattern=r"^\d+(\.\d+)?%$",
-        description="Half-width of the window that is to hold the loss, share of the examples",
+        description="Half-width of the window that must hold the loss, share of the examples",
     )
 
     @field_validator("until")
@@ -455,11 +455,11 @@ class PromptSection(Section):
 
     mode: PromptMode = Field(
         default="chat",
-        description="chat; chat_prefill: the answer is begun; completion: plain text, base models",
+        description="chat; chat_prefill: begins the answer; completion: plain text, base models",
     )
     template: str | None = Field(
         default=None,
-        description="File with {document} and {question}, or that text itself",
+        description="Template with {document} and {question}: a file, or the text itself",
         examples=["template.txt"],
     )
     system: str | None = Field(
@@ -473,18 +473,18 @@ class PromptSection(Section):
     )
     instructions: str | None = Field(
         default=None,
-        description="File with one wording of the instruction per line; without it, ours",
+        description="File with one wording of the instruction per line; default: ours",
         examples=["wordings.txt"],
     )
     replicates: int = Field(
-        default=1, ge=1, le=MOST, description="Calls per example, each in another wording"
+        default=1, ge=1, le=MOST, description="Calls per example, each worded differently"
     )
     max_output_tokens: int = Field(
-        default=32, ge=1, le=MOST_TOKENS, description="Longest answer; thinking takes thousands"
+        default=32, ge=1, le=MOST_TOKENS, description="Most answer tokens; thinking needs 1000s"
     )
     prefix_cache: bool = Field(
         default=True,
-        description="off: calls of one document are kept apart and engines reuse nothing; for TTFT",
+        description="off: spread out calls on one document, so engines reuse nothing; for TTFT",
     )
     output_schema: dict[str, Any] | None = Field(
         default=None,
@@ -514,7 +514,7 @@ class PromptSection(Section):
 
 
 class LatencySection(Section):
-    """What a user waits at most (docs/method.md, Latency)."""
+    """Longest time that a user waits (docs/method.md, Latency)."""
 
     ttft_ms_p95: float = Field(
         gt=0,
@@ -539,13 +539,13 @@ class ScoringSection(Section):
     )
     thought_tags: tuple[str, ...] | None = Field(
         default=None,
-        description="Further tags that the model thinks in; `think` and the like are known",
+        description="Further tags around the model's thoughts; `think` etc. are built in",
         examples=[["scratchpad"]],
     )
     labels: tuple[str, ...] | None = Field(
         default=None,
         min_length=2,
-        description="Of `typed`: the small set that every answer is from",
+        description="For `typed`: the small set of labels that answers come from",
         examples=[["approved", "rejected"]],
     )
 
@@ -554,10 +554,10 @@ class AnalysisSection(Section):
     """How the cap is found (docs/method.md)."""
 
     tolerance: float = Field(
-        default=0.3, gt=0, lt=1, description="Drop of the score, of its start, that is acceptable"
+        default=0.3, gt=0, lt=1, description="Acceptable drop, as a share of the first score"
     )
-    confidence: float = Field(default=0.95, gt=0.5, lt=1, description="Of the cap and intervals")
-    resamples: int = Field(default=2000, ge=100, le=MOST, description="Of each bootstrap")
+    confidence: float = Field(default=0.95, gt=0.5, lt=1, description="For cap and intervals")
+    resamples: int = Field(default=2000, ge=100, le=MOST, description="Bootstrap samples")
     assumption: Literal["falling", "any"] = Field(
         default="falling",
         description="falling: a model that fails at a length does not recover at a longer one; "
@@ -567,26 +567,26 @@ class AnalysisSection(Section):
         default=0.0,
         ge=0,
         le=0.9,
-        description="Mean score of guessing: what is lost is measured above it",
+        description="Mean score of guessing; losses are measured above it",
         examples=[0.25],
     )
 
 
 class CallsSection(Section):
-    """How the calls are made, where it is the study's business and not the model's."""
+    """Settings for making calls that belong to the study and not to the model."""
 
     concurrency: int | None = Field(
         default=None,
         ge=1,
         le=MOST,
-        description="At most so many calls at once, whatever the model's entry says; 1 for TTFT",
+        description="Most calls at once, whatever the model's entry says; 1 for TTFT",
         examples=[1],
     )
     deadline_s: float | None = Field(
         default=None,
         gt=0,
         le=MOST_TOKENS,
-        description="Seconds after which one run sends nothing more",
+        description="Seconds after which a run sends no more calls",
         examples=[3600],
     )
     order: Literal["blocks", "by_length"] = Field(

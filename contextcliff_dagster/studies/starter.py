@@ -1,4 +1,4 @@
-"""The text of a new study file: its own values, each explained, and what else is often wanted."""
+"""The text of a new study file: its values with explanations, and lines that are often wanted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def answers_lost(tolerance: float) -> str:
 def study_text(study: Study, about: str) -> str:
     """Return ``study`` as a commented YAML file that reads back as the same study.
 
-    ``about``: the study's question, one line for the top.
+    ``about``: the study's question, which becomes the first line.
     """
     return "".join(f"{line}\n" for line in _lines(study, about))
 
@@ -67,7 +67,7 @@ def _lines(study: Study, about: str) -> Iterator[str]:
     yield f"sampling: {_section(study, 'sampling')}"
     yield ""
     yield "prompt:"
-    for key, value in _given(study, "prompt").items():
+    for key, value in _shown_values(study, "prompt").items():
         yield f"  {key}: {_value(value)}"
     yield "  # system: system.txt          # a file with the system text"
     yield "  # template: template.txt      # a file with {document} and {question}"
@@ -89,9 +89,9 @@ def _lines(study: Study, about: str) -> Iterator[str]:
         yield f"# {line:<{width}}   # {meaning}"
 
 
-def _given(study: Study, name: str) -> dict[str, Any]:
+def _shown_values(study: Study, name: str) -> dict[str, Any]:
     """Return a section's values that differ from its defaults, and those always worth showing."""
-    shown = {
+    keys = {
         "bins": {"count"},
         "sampling": {"samples_per_bin", "questions_per_document"},
         "prompt": {"max_output_tokens"},
@@ -99,14 +99,14 @@ def _given(study: Study, name: str) -> dict[str, Any]:
         "analysis": {"tolerance"},
     }[name]
     section = getattr(study, name)
-    whole = section.model_dump(mode="json", exclude_none=True)
+    values = section.model_dump(mode="json", exclude_none=True)
     differing = section.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
-    return {key: value for key, value in whole.items() if key in shown or key in differing}
+    return {key: value for key, value in values.items() if key in keys or key in differing}
 
 
 def _section(study: Study, name: str) -> str:
-    given = _given(study, name)
-    return f"{{{', '.join(f'{key}: {_value(value)}' for key, value in given.items())}}}"
+    values = _shown_values(study, name)
+    return f"{{{', '.join(f'{key}: {_value(value)}' for key, value in values.items())}}}"
 
 
 def _value(value: Any) -> str:

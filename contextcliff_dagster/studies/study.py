@@ -1,7 +1,7 @@
-"""A study: the part of it that each package asks for, and the files that it names.
+"""A study, the parts of it that each package needs, and the files that it names.
 
-A study may come from another person. Files that it names outside of its own folder, and the server
-that counts its tokens, need the user's leave.
+A study may come from another person. Files that it names outside its own folder, and the server
+that counts its tokens, need the user's permission.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _SERVER, _TRACKER = "server ", "tracker "
 
 
 class Leave(NamedTuple):
-    """What a study may read: everything below ``home`` (None: anything, it is the user's own).
+    """Permission of a study to read all below ``home`` (None: anything, for the user's own).
 
     Further files, and servers, must be in ``allowed``, in the form of `leave_needed`.
     """
@@ -84,12 +84,12 @@ class Leave(NamedTuple):
 def shipped_folders() -> list[Path]:
     """Return the folders of the package's and its extensions' studies, and their prompts."""
     installed = PACKAGE / "_studies"
-    of_extensions = [path for one in extensions().values() if (path := one.own("studies"))]
-    return [installed if installed.is_dir() else PACKAGE.parent / "studies", *of_extensions]
+    paths = [path for ext in extensions().values() if (path := ext.own("studies"))]
+    return [installed if installed.is_dir() else PACKAGE.parent / "studies", *paths]
 
 
 def absolute(folder: Path, file: str) -> str:
-    """Return ``file`` as an absolute path, relative to ``folder``; a URL is unchanged.
+    """Return ``file`` as an absolute path, resolved against ``folder``; a URL is unchanged.
 
     Raises:
         StudyError: it begins with the home of an unknown user.
@@ -117,7 +117,7 @@ def _path_keys(kind: str, options: Mapping[str, Any]) -> list[str]:
 
 
 def leave_needed(study: Study, part: str = "") -> list[str]:
-    """Return the files and servers that the study needs without its user's leave.
+    """Return the files and servers that the study needs and its user has not allowed.
 
     They are `<key> <path>` (links followed), `server <host>`, and `tracker <address>`. ``part``:
     only under this key (corpus, tokenizer, prompt or track).
@@ -142,11 +142,11 @@ def leave_needed(study: Study, part: str = "") -> list[str]:
 def described(study: Study, needed: Sequence[str]) -> str:
     """Return a clause about the results of `leave_needed`."""
     files = [need for need in needed if not need.startswith((_SERVER, _TRACKER))]
-    more = ["and others"] if len(files) > _MOST_NAMED else []
+    ending = ["and others"] if len(files) > _MOST_NAMED else []
     hosts = [need.removeprefix(_SERVER) for need in needed if need.startswith(_SERVER)]
-    where = "models.yaml" if study.leave.home is None else "CONTEXTCLIFF_MODELS"
-    read = f"reads {', '.join(files[:_MOST_NAMED] + more)}, outside of its folder"
-    sent = f"sends its documents to {', '.join(hosts)}, which {where} does not list"
+    models_file = "models.yaml" if study.leave.home is None else "CONTEXTCLIFF_MODELS"
+    read = f"reads {', '.join(files[:_MOST_NAMED] + ending)}, outside of its folder"
+    sent = f"sends its documents to {', '.join(hosts)}, which {models_file} does not list"
     trackers = [need.removeprefix(_TRACKER) for need in needed if need.startswith(_TRACKER)]
     logged = f"sends its results to {', '.join(trackers)}"
     clauses = [read] * bool(files) + [sent] * bool(hosts) + [logged] * bool(trackers)
@@ -154,14 +154,14 @@ def described(study: Study, needed: Sequence[str]) -> str:
 
 
 def refuse_without_leave(study: Study, part: str = "") -> None:
-    """Raise StudyError if the study needs leave, see `leave_needed`."""
+    """Raise StudyError if the study needs permission, see `leave_needed`."""
     if needed := leave_needed(study, part):
-        what = described(study, needed)
+        clause = described(study, needed)
         way = "move its file into CONTEXTCLIFF_STUDIES"
         if study.leave.home is None:
             way = "add that server to models.yaml (engine openai, base_url)"
         raise StudyError(
-            f"{what[0].upper()}{what[1:]}; if you want that, run `contextcliff prepare` with "
+            f"{clause[0].upper()}{clause[1:]}; if you want that, run `contextcliff prepare` with "
             f"--trust-study, or {way}."
         )
 
@@ -184,8 +184,8 @@ def _files(study: Study, part: str) -> Iterator[tuple[str, str]]:
             files.append((key, name[5:]))
     files.extend((f"prompt.{key}", file) for key, file in prompt_files(study).items())
     for name, section in study.sections.items():
-        named = getattr(section, "named_files", ())
-        files.extend((f"{name}.texts", absolute(study.folder, file)) for file in named)
+        attributes = getattr(section, "named_files", ())
+        files.extend((f"{name}.texts", absolute(study.folder, file)) for file in attributes)
     for key, file in files:
         if key.startswith(part):
             yield key, absolute(study.folder, file)
@@ -215,7 +215,7 @@ def _links_below(folder: str) -> list[str]:
 
 
 def _with_target(file: str) -> str:
-    """Return ``file`` with its link's target: leave for one target is not leave for another."""
+    """Return ``file`` with its link's target: permission covers one target only."""
     with suppress(OSError, RuntimeError, ValueError):
         if "://" not in file and (target := str(Path(file).resolve())) != os.path.normpath(file):
             return f"{file}, a link to {target}"
@@ -232,26 +232,26 @@ def _is_within(file: str, homes: tuple[Path, ...]) -> bool:
 
 def home_of(file: Path) -> Path:
     """Return the folder whose files a study file may read: the working folder, else its own."""
-    path, here = file.resolve(), Path.cwd().resolve()
+    path, working_folder = file.resolve(), Path.cwd().resolve()
     # The home folder would include everything, even downloads.
-    wide = here in (Path.home().resolve(), Path(here.anchor))
-    return here if path.is_relative_to(here) and not wide else path.parent
+    wide = working_folder in (Path.home().resolve(), Path(working_folder.anchor))
+    return working_folder if path.is_relative_to(working_folder) and not wide else path.parent
 
 
 def imported_mark(definition: Path) -> Path:
-    """Return the file with an imported definition's leave, next to it in the store."""
+    """Return the file with an imported definition's permission, next to it in the store."""
     return definition.with_suffix(".imported")
 
 
 def leave_record(study: Study) -> bytes:
-    """Return the content of `imported_mark`: leave for exactly this definition."""
+    """Return the content of `imported_mark`: permission for exactly this definition."""
     home, allowed = study.leave
     record = {"definition": _definition(study), "home": str(home), "allowed": sorted(allowed)}
     return json.dumps(record, indent=1).encode()
 
 
 def recorded_leave(study: Study, definition: Path) -> Leave:
-    """Return the leave of the study kept at ``definition``; the least if the file was changed."""
+    """Return the permission of the study at ``definition``; the least if the file was changed."""
     mark = imported_mark(definition)
     if not mark.exists():
         return Leave()
@@ -269,10 +269,10 @@ def _definition(study: Study) -> str:
 
 def prompt_files(study: Study) -> dict[str, str]:
     """Return the files that the study's prompt names, by key, as written."""
-    named = {key: getattr(study.prompt, key) for key in PROMPT_FILES}
+    values = {key: getattr(study.prompt, key) for key in PROMPT_FILES}
     # The study may also contain the template's text itself.
     written = {"template"} if "{document}" in (study.prompt.template or "") else set()
-    return {key: file for key, file in named.items() if file and key not in written}
+    return {key: file for key, file in values.items() if file and key not in written}
 
 
 def prompt_text(study: Study, key: str, file: str) -> str:
@@ -322,21 +322,21 @@ def begun_renaming(store: Store) -> Renaming | None:
 
 @contextmanager
 def study_used(store: Store, study: str) -> Iterator[None]:
-    """Keep ``study`` from being renamed meanwhile; the lock ends with the process, in any case.
+    """Hold a lock against renaming ``study``; it ends with the process at the latest.
 
     Raises:
         StoreError: it is being renamed, or a renaming was interrupted.
     """
-    with _lock(store, study, fcntl.LOCK_SH) as held:
-        begun = begun_renaming(store)
-        if begun is not None and study in begun:
+    with _lock(store, study, fcntl.LOCK_SH) as is_locked:
+        renaming = begun_renaming(store)
+        if renaming is not None and study in renaming:
             raise StoreError(
-                f"Study {begun.old!r} is being renamed to {begun.new!r}; where that was "
-                f"interrupted, `{begun.command}` finishes it."
+                f"Study {renaming.old!r} is being renamed to {renaming.new!r}; if that was "
+                f"interrupted, run `{renaming.command}` to finish it."
             )
-        if not held:
+        if not is_locked:
             raise StoreError(
-                f"Study {study!r} is being renamed; go on under its new name once that has ended."
+                f"Study {study!r} is being renamed; wait for that, then use its new name."
             )
         yield
 
@@ -348,8 +348,8 @@ def study_alone(store: Store, study: str) -> Iterator[None]:
     Raises:
         StoreError: a run is using it.
     """
-    with _lock(store, study, fcntl.LOCK_EX) as held:
-        if not held:
+    with _lock(store, study, fcntl.LOCK_EX) as is_locked:
+        if not is_locked:
             raise StoreError(
                 f"Study {study!r} has a run in progress or is already being renamed; wait for that "
                 "to finish, then try again."
@@ -359,7 +359,7 @@ def study_alone(store: Store, study: str) -> Iterator[None]:
 
 @contextmanager
 def _lock(store: Store, study: str, mode: int) -> Iterator[bool]:
-    """Lock ``study`` in ``mode`` and give whether that worked; True if no lock can be made there.
+    """Lock ``study`` in ``mode`` and yield whether it is locked; True if locks are unsupported.
 
     The lock is an empty folder: a new study has no folder yet while its first run prepares it.
     """
@@ -398,14 +398,14 @@ class Study(Section):
 
     name: str = Field(
         pattern=f"^{STUDY_NAME}$",
-        description="Small letters, digits, hyphens; folders of results are called so",
+        description="Lowercase letters, digits, hyphens; also the name of result folders",
         examples=["contracts"],
     )
-    description: str = Field(default="", description="What it asks", examples=["Rents in leases"])
+    description: str = Field(default="", description="Its question", examples=["Rents in leases"])
     corpus: CorpusSection = NO_CORPUS
     tokenizer: str = Field(
         default="",
-        description="Counts lengths (`contextcliff tokenizers`); needed where there is a corpus",
+        description="Counts lengths (`contextcliff tokenizers`); required with a corpus",
         examples=["tiktoken:o200k_base"],
     )
     bins: parts.BinsSection = parts.BinsSection()
@@ -443,9 +443,9 @@ class Study(Section):
         if len({slug(name) for name in models}) < len(models):
             raise ValueError("a model is listed twice")
         # On a file system that ignores case (macOS), their folders would be the same.
-        seen: dict[str, str] = {}
+        names_by_slug: dict[str, str] = {}
         for name in models:
-            other = seen.setdefault(slug(name).casefold(), name)
+            other = names_by_slug.setdefault(slug(name).casefold(), name)
             if other != name:
                 raise ValueError(f"{other} and {name} differ in case alone; rename one")
         return models
@@ -469,7 +469,7 @@ class Study(Section):
         return self._leave
 
     def trusted(self) -> Study:
-        """Return the same study with leave to read all files and use all servers that it names."""
+        """Return the study with permission to use all files and servers that it names."""
         return self.with_leave(self._leave.also(leave_needed(self)))
 
     def with_leave(self, leave: Leave) -> Study:
@@ -527,14 +527,14 @@ class Study(Section):
         """
         from contextcliff_dagster.inference.requests.recipe import Recipe
 
-        given = {key: value for key, value in self.prompt if value is not None}
-        replicates = given.pop("replicates")
+        values = {key: value for key, value in self.prompt if value is not None}
+        replicates = values.pop("replicates")
         for key, file in prompt_files(self).items():
-            given[key] = prompt_text(self, key, file)
-        if "system" in given:
-            given["system"] = given["system"].strip()
-        if "instructions" in given:
-            lines = map(str.strip, given["instructions"].splitlines())
+            values[key] = prompt_text(self, key, file)
+        if "system" in values:
+            values["system"] = values["system"].strip()
+        if "instructions" in values:
+            lines = map(str.strip, values["instructions"].splitlines())
             wordings = tuple(filter(None, lines))
             if len(wordings) < replicates:
                 raise StudyError(
@@ -542,14 +542,14 @@ class Study(Section):
                     f"{self._folder / str(self.prompt.instructions)} has {len(wordings)} wordings, "
                     "one a line; add some or lower prompt.replicates."
                 )
-            given["instructions"] = wordings[:replicates]
+            values["instructions"] = wordings[:replicates]
         else:
-            given["instructions"] = NEUTRAL_WORDINGS[:replicates]
+            values["instructions"] = NEUTRAL_WORDINGS[:replicates]
         try:
-            return Recipe(**given)
+            return Recipe(**values)
         except StudyError as error:
-            named = prompt_files(self).get("template", self.name)
-            raise StudyError(f"{named}: {error}") from error
+            source = prompt_files(self).get("template", self.name)
+            raise StudyError(f"{source}: {error}") from error
 
     def analysis_settings(self) -> AnalysisSettings:
         from contextcliff_dagster.analysis.records import AnalysisSettings
@@ -565,13 +565,13 @@ class Study(Section):
         """
         from contextcliff_dagster.analysis.design.allocation import Target
 
-        if (asked := self.targeted) is None:
+        if (section := self.targeted) is None:
             return Target()
-        return Target(asked.pilot, float(asked.until.removesuffix("%")) / 100.0, asked.round)
+        return Target(section.pilot, float(section.until.removesuffix("%")) / 100.0, section.round)
 
     def manifest_spec_hash(self) -> str:
-        """Return the SHA-256 (hex) of all that the manifest depends on except corpus bytes and
-        sample size: samples are nested, so that a manifest drawn for 20 per bin serves 5.
+        """Return the SHA-256 (hex) of what the manifest depends on except corpus bytes and sample
+        size: samples are nested, so that a manifest drawn for 20 per bin also serves 5.
         """
         drawn_by = {"seed", "questions_per_document", "min_tokens"}
         spec = {
@@ -602,7 +602,7 @@ class Study(Section):
         """Return the study with another sample, as ``<name>-seed-<seed>``: it overwrites nothing.
 
         A generated corpus is generated anew, so that two seeds share no document, and a corpus that
-        takes some of many files takes others.
+        samples files takes others.
 
         Raises:
             StudyError: the seed is negative.
@@ -615,8 +615,8 @@ class Study(Section):
                 return dict(options)
             own_seed = options.get("seed", 0)
             # Opening the corpus refuses a seed that is not a whole number.
-            moved = own_seed + seed - self.sampling.seed if type(own_seed) is int else own_seed
-            return {**options, "seed": moved}
+            new_seed = own_seed + seed - self.sampling.seed if type(own_seed) is int else own_seed
+            return {**options, "seed": new_seed}
 
         options = self.corpus.changed_options(reseeded)
         return self.changed(
@@ -636,9 +636,9 @@ class Study(Section):
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             key = ".".join(map(str, first["loc"]))
-            what = str(first["msg"]).removeprefix("Value error, ")
+            message = str(first["msg"]).removeprefix("Value error, ")
             raise StudyError(
-                f"Study {self.name!r} cannot be changed as asked: {key}: {what}; correct that."
+                f"Study {self.name!r} cannot be changed as asked: {key}: {message}; correct that."
             ) from None
         copy._folder, copy._leave = self._folder, self._leave
         return copy
@@ -659,16 +659,16 @@ def require_length_profile(study: Study) -> None:
 
 
 def read_by_all(study: Study) -> Study:
-    """Return ``study`` unless it has keys that only a length profile reads, and has none.
+    """Return ``study``; raise if it sets keys that only a length profile reads but has none.
 
     Raises:
         ValueError: one of them differs from its default.
     """
     fields = type(study).model_fields
-    given = [key for key in _LENGTH_PROFILE_KEYS if getattr(study, key) != fields[key].default]
-    if given and not study.has_corpus:
+    extra = [key for key in _LENGTH_PROFILE_KEYS if getattr(study, key) != fields[key].default]
+    if extra and not study.has_corpus:
         raise ValueError(
-            f"only a length profile reads {' and '.join(given)}, and a study without `corpus` has "
+            f"only a length profile reads {' and '.join(extra)}, and a study without `corpus` has "
             "none; leave that out"
         )
     return study

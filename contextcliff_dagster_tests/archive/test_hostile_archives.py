@@ -314,7 +314,7 @@ HOSTILE: dict[str, tuple[Spoil, str]] = {
     ),
     "a name that is a path": (
         _description(lambda d: d["study"].update(name="../evil")),
-        "no study that this version understands",
+        "a study that this version cannot read",
     ),
     "a study that is nothing": (_description(lambda d: d.update(study={})), "no study"),
     "a sample 100,000 deep": (_raw("manifest/manifest.json", DEEP), "manifest.json"),
@@ -332,7 +332,7 @@ HOSTILE: dict[str, tuple[Spoil, str]] = {
         "manifest.json",
     ),
     "an example twice": (_manifest(lambda m: m["examples"].append(m["examples"][0])), "manifest"),
-    "another sample's hash": (_inside(_other_hash), "not the one that it names"),
+    "another sample's hash": (_inside(_other_hash), "not the one named in its head"),
     "examples of 70 MB in 10 kB": (_inside(_many_examples), "100 times"),
     "examples with a strange column": (_inside(_strange_examples), "column"),
     "bins in words": (_manifest(lambda m: m["bins"][0].update(n="many")), "manifest.json"),
@@ -342,7 +342,7 @@ HOSTILE: dict[str, tuple[Spoil, str]] = {
                 {**members, "manifest/documents.parquet": _documents([(OTHER, "text")])}
             )
         ),
-        "what its id says",
+        "does not match its id",
     ),
     "a text of 70 MB in 10 kB": (_inside(_large_text), "100 times"),
     "a text of 70 MB that declares nothing": (_inside(_lying), "100 times"),
@@ -362,7 +362,7 @@ HOSTILE: dict[str, tuple[Spoil, str]] = {
     "a column of large texts": (_table("calls", _typed("question", pa.large_string())), "question"),
     "no key": (_cell("calls", "call_key", None), "empty call_key"),
     "no study": (_cell("calls", "study", None), "empty study"),
-    "no time": (_cell("campaigns", "created_at", "soon"), "no time"),
+    "no time": (_cell("campaigns", "created_at", "soon"), "not a time"),
     "a key twice": (_table("results", lambda t: pa.concat_tables([t, t])), "a row twice"),
     "a negative charge": (_cell("attempts", "charged_usd", -1000.0), "charged_usd"),
     "negative tokens": (_cell("attempts", "charged_tokens", -(10**6)), "charged_tokens"),

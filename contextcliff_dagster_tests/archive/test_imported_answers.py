@@ -94,7 +94,7 @@ def lose(store: Path) -> None:
 
 def test_one_s_own_study_is_measured_whatever_an_archive_says(archive: Path, store: Path) -> None:
     told = done("import", str(archive)).out
-    assert "Only the study's reports read them; with --adopt measurements do, too." in told
+    assert "Only the study's reports read them; with --adopt, measurements reuse them too." in told
     mine = measured()
     assert mine["calls"]["reference-short"]["sent"] == CALLS
     assert not mine["notes"]

@@ -215,7 +215,7 @@ def test_a_unit_that_is_not_known_is_named() -> None:
     assert [only(rows(length_unit=unit)).unit for unit in ("Words", "word", "characters")] == [
         "words", "words", "chars",
     ]  # fmt: skip
-    with pytest.raises(ContextCliffError, match="'pages' is none that is known"):
+    with pytest.raises(ContextCliffError, match="'pages' is unknown"):
         series_of("s", source(), rows(length_unit="pages"))
 
 
@@ -275,7 +275,7 @@ def test_a_cut_in_another_unit_is_no_longer_than_the_densest_text_allows(
     [
         ("cut: [{tokens: 5, where: nowhere}]", "where"),
         ("cut: [{pattern: 'max', where: tail}]", "one group"),
-        ("cut: [{pattern: '(', where: tail}]", "no regular expression"),
+        ("cut: [{pattern: '(', where: tail}]", "not a regular expression"),
         ("chance: {t: 1.5}", "less than or equal to 0.9"),
         ("series: [colour]", "no column 'colour'"),
         ("table: ../elsewhere.csv", "without a folder"),

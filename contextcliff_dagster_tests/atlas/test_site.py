@@ -107,7 +107,7 @@ def test_a_page_that_is_no_atlas_is_not_written_over(tables: Path, tmp_path: Pat
     (tmp_path / "index.html").write_text("my own")
     ended = call("atlas", "build", str(tables), "--output", str(tmp_path))
     assert ended.code == 2
-    assert "holds a page that is no atlas" in ended.err
+    assert "holds a page that is not from the atlas" in ended.err
     assert (tmp_path / "index.html").read_text() == "my own"
 
 

@@ -255,7 +255,10 @@ def test_prepare_counts_answers_that_the_documents_do_not_hold(tmp_path: Path) -
     lost = [(name, f"{question} Once more", "no such thing") for name, question, _ in rows[:3]]
     table(docs / "questions.csv", [*rows[3:], *lost, (rows[0][0], "Is it so?", "yes")])
     said = " ".join(call("prepare", "--data", str(docs), *MODEL).out.split())
-    assert "In 3 of 12 questions of the sample no accepted answer occurs in the text" in said
+    assert (
+        "For 3 of 12 questions of the sample, no accepted answer occurs in the document's text"
+        in said
+    )
     assert "Once more" in said
     shown = json.loads(call("prepare", "--data", str(docs), "--json", *MODEL).out)
     assert shown["answers_not_in_text"]["questions"] == 3

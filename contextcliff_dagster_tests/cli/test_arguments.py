@@ -153,7 +153,7 @@ def test_an_empty_word_is_not_the_default(empty: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "../x", "A B", ".x", "-x", "a/b", "日", "x" * 61, "a\n"])
 def test_a_campaign_has_a_plain_name(name: str) -> None:
-    assert_one_sentence(call("campaign", "new", "quick", "--name", name), "no name for a campaign")
+    assert_one_sentence(call("campaign", "new", "quick", "--name", name), "not a campaign name")
     assert json.loads(call("campaign", "list", "--json").out) == []
 
 

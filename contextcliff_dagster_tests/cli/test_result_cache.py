@@ -110,7 +110,7 @@ def test_other_weights_under_the_same_name_are_noticed(
     env = {"CONTEXTCLIFF_MODELS": str(tmp_path / "models.yaml")}
     ended = call(*PROFILE, "--store", str(store), env=env)
     assert ended.code == 2
-    assert "is not what it was" in ended.err
+    assert "has changed since" in ended.err
     assert "campaign new quick" in ended.err
 
 

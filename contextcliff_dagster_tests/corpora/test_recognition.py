@@ -69,7 +69,7 @@ def test_two_benchmarks_of_one_format_are_asked_about(tmp_path: Path) -> None:
 def test_files_of_several_benchmarks_in_one_folder(tmp_path: Path) -> None:
     published("squad", tmp_path)
     published("l-eval", tmp_path)
-    with pytest.raises(CorpusError, match=r"l-eval \(f\.jsonl\), squad \(f\.json\); name one"):
+    with pytest.raises(CorpusError, match=r"l-eval \(f\.jsonl\), squad \(f\.json\); choose one"):
         recognise(tmp_path)
 
 
@@ -79,10 +79,10 @@ def test_benchmarks_are_named_even_where_other_tables_lie_with_them(
 ) -> None:
     published("squad", tmp_path)
     write(tmp_path / "judged.csv", "question,score\nWhat?,1\n")
-    held = r"a benchmark among others: squad \(f\.json\), 1 of none that is known \(judged"
+    held = r"a benchmark among others: squad \(f\.json\), 1 of no known benchmark \(judged"
     if second is not None:
         published(second, tmp_path)
-        held = r"several benchmarks: l-eval \(f\.jsonl\), squad \(f\.json\), 1 of none .*; name one"
+        held = r"several benchmarks: l-eval \(f\.jsonl\), squad \(f\.json\), 1 of .*; choose one"
     with pytest.raises(CorpusError, match=held):
         recognise(tmp_path)
 
@@ -112,7 +112,7 @@ def test_a_table_of_questions_without_texts_is_refused_as_a_whole(
 def test_the_file_of_another_benchmark_is_named_as_what_it_is(asked: str, tmp_path: Path) -> None:
     for kind, as_kind in (("squad", asked), (asked, "squad")):
         path = published(kind, tmp_path / kind)
-        with pytest.raises(CorpusError, match=f"is no file of {as_kind}, it looks like {kind}: "):
+        with pytest.raises(CorpusError, match=f"not a file of {as_kind}; it looks like {kind}: "):
             list(open_corpus(as_kind, {"path": str(path)}).entries())
 
 

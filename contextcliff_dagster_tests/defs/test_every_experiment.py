@@ -99,7 +99,7 @@ def test_keys_of_bins_say_their_tokens_and_other_keys_say_themselves(
     (asset,) = [one for one in assets if {key.path[-1] for key in one.keys} == {name}]
     assert isinstance(asset.partitions_def, dg.MultiPartitionsDefinition)
     spec = next(iter(asset.specs))
-    explained = "The token range of each key" in str(spec.description)
+    explained = "Token ranges appear once" in str(spec.description)
     assert explained == (experiment.dimension == DIMENSION)
 
 

@@ -120,7 +120,9 @@ def killed_and_finished(study: Study, store: Store, change: int) -> None:
     if renaming_note(store).is_file():
         for name in ("tiny", "small"):
             with (
-                pytest.raises(StoreError, match="`contextcliff studies rename tiny small` fin"),
+                pytest.raises(
+                    StoreError, match="run `contextcliff studies rename tiny small` to finish"
+                ),
                 StudyRun.open(study.changed(name=name), store),
             ):
                 pass
@@ -203,7 +205,7 @@ def test_a_call_in_flight_elsewhere_refuses_and_changes_nothing(
                 "INSERT INTO claims VALUES (?, ?, '')", (key, other.backend.owner)
             )
         )
-        with pytest.raises(StoreError, match="being measured just now"):
+        with pytest.raises(StoreError, match="being measured"):
             renamed(store)
     assert not renaming_note(store).exists()
     assert store.study_dir("tiny").is_dir()
@@ -218,7 +220,7 @@ def test_a_call_in_flight_elsewhere_refuses_and_changes_nothing(
         ("tiny", "Tiny", "not a valid study name"),
         ("tiny", "../tiny", "not a valid study name"),
         ("tiny", "a" * 61, "not a valid study name"),
-        ("tiny", "tiny", "has this name"),
+        ("tiny", "tiny", "already has this name"),
         ("quick", "mine", "comes with the package"),
         ("nosuch", "mine", "There is no study 'nosuch'"),
         ("tiny", "there", "There is a study 'there' already"),
@@ -273,7 +275,7 @@ def test_a_run_that_dagster_has_not_ended_refuses(
     started("schedule")
     refused = call("studies", "rename", "tiny", "small", recorded=True)
     assert refused.code == 2
-    assert "is not over in Dagster" in refused.err
+    assert "is still active in Dagster" in refused.err
 
 
 NAMES = st.from_regex(r"[a-z0-9][a-z0-9-]{0,59}", fullmatch=True)

@@ -64,7 +64,7 @@ def test_the_command_line_lists_it_apart(store: Store) -> None:
 
 
 def test_what_cannot_be_retired_is_named(store: Store) -> None:
-    with pytest.raises(StudyError, match="nothing of a study 'nope'"):
+    with pytest.raises(StudyError, match="no results of study 'nope'"):
         retire(store, "nope")
     with pytest.raises(StudyError, match="is not retired"):
         bring_back(store, "reference")

@@ -126,7 +126,7 @@ def test_keys_say_which_tokens_they_stand_for(study: Study, store: Store, tmp_pa
     def described() -> str:
         return str(location().resolve_asset_graph().get(key).description)
 
-    assert "known once `manifest` is made" in described()
+    assert "appear once `manifest` exists" in described()
     manifest = prepare_study(study).manifest
     assert manifest is not None
     first, *_, last = manifest.bins
@@ -139,7 +139,7 @@ def test_keys_say_which_tokens_they_stand_for(study: Study, store: Store, tmp_pa
     # Those of another sample are not passed off as its own.
     path = study.folder / "tiny.yaml"
     path.write_text(path.read_text().replace("count: 3", "count: 4"))
-    assert "known once `manifest` is made" in described()
+    assert "appear once `manifest` exists" in described()
 
 
 def test_each_partition_says_its_range(run: Run, prepared: None, study: Study) -> None:

@@ -138,7 +138,7 @@ def test_the_ui_documents_it_with_its_schema_and_an_example() -> None:
         with sandbox.build_all_defs() as defs:
             namespaces: Any = defs.metadata["plugin_component_types_json"].value
     shown = {one["name"]: one for names in namespaces for one in names["componentTypes"]}[TYPE]
-    assert "The attributes are those of a study file" in shown["description"]
+    assert "The attributes are the keys of a study file" in shown["description"]
     assert {"corpus", "models", "controls"} <= json.loads(shown["schema"])["properties"].keys()
     example = yaml.safe_load(shown["example"])
     assert example["type"] == TYPE

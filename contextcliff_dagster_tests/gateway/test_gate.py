@@ -210,8 +210,8 @@ def test_an_allowance_is_for_what_every_prompt_has_besides(tmp_path: Path) -> No
         ({}, "needs the setting 'policy'"),
         ({"policy": "x", "unknown": "maybe"}, "pass, refuse"),
         ({"policy": "x", "expired": True}, "refuse, enforce, pass"),
-        ({"policy": "x", "route_to": "large"}, "'route_to' is no table"),
-        ({"policy": "x", "models": {"a": 1}}, "'models' is no table"),
+        ({"policy": "x", "route_to": "large"}, "'route_to' must map names to names"),
+        ({"policy": "x", "models": {"a": 1}}, "'models' must map names to names"),
         ({"policy": "x", "allowance_tokens": -1}, "'allowance_tokens' is -1"),
     ],
 )

@@ -163,7 +163,7 @@ def test_a_measured_study_is_compared_as_on_the_command_line(
         measured / "quick" / "profiles" / quick.campaign / name / "cliffs.json" for name in quick
     ]
     assert figures(compare(*paths).to_dict()) == expected
-    with pytest.raises(DataError, match="One model is needed and there are 2"):
+    with pytest.raises(DataError, match="One model is needed, but there are 2"):
         compare(quick, short)
 
 
@@ -190,7 +190,7 @@ def test_an_archive_is_compared_without_entering_the_store(
     rebuilt.assert_called_once()
     assert found.overall == compare(*quick.values()).comparison.overall
     assert not (tmp_path / "store").exists()
-    with pytest.raises(DataError, match=r"several models: .*; name one as .*quick\.zip:reference"):
+    with pytest.raises(DataError, match=r"several models.*; choose one as .*quick\.zip:reference"):
         compare(archive, archive)
     with pytest.raises(DataError, match="no model 'x'"):
         compare(f"{archive}:x", archive)

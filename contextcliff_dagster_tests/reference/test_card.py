@@ -162,7 +162,7 @@ def test_a_few_fresh_documents_score_as_the_card_says() -> None:
 
 
 def test_an_unknown_model_is_named() -> None:
-    with pytest.raises(ValueError, match="no reference model 'tiny'; there are reference-short"):
+    with pytest.raises(ValueError, match="no reference model 'tiny'; choose reference-short"):
         load_card("tiny")
     with pytest.raises(KeyError, match="no curve of level 3"):
         load_card("reference-short").level(3)

@@ -43,7 +43,7 @@ def test_every_result_has_its_intervals_and_leads_to_its_report(tmp_path: Path) 
     assert sum("no safe cap" in cell for cell in cells) == 1
     text = (tmp_path / "index.md").read_text("utf-8")
     assert text.count("/report.md)") == 4
-    assert "this is no ranking" in text
+    assert "this is not a ranking" in text
     machine = json.loads((tmp_path / "gallery.json").read_text("utf-8"))["results"]
     models = [row["model"] for row in machine]
     assert models == sorted(models)  # not by cap

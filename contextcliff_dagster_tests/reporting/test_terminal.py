@@ -281,10 +281,10 @@ def test_many_models_at_once_come_with_the_false_alarms_to_expect() -> None:
     stable = sample()[0] | {"verdict": "stable", "cliff": None}
     many = [stable | {"model": f"m{i}"} for i in range(49)] + [sample()[0]]
     assert comparison_line(results_of(many)).endswith(
-        "Of 50 models whose score does not change with length at all, chance alone lets up to 2.5 "
-        "appear to drop on average, and at least one with a probability of up to 92%; here 1 does."
+        "1 of 50 models shows a drop. Chance alone would show up to 2.5 on average, and at least "
+        "one with a probability of up to 92%."
     )
-    assert "chance" not in comparison_line(results_of(many[:4]))
+    assert "Chance" not in comparison_line(results_of(many[:4]))
 
 
 def test_results_on_different_scales_are_not_compared_silently() -> None:

@@ -242,7 +242,7 @@ def test_changed_weights_are_not_pooled(
         "tokenizer: reference, window_tokens: 8192}\n"
     )
     monkeypatch.setenv("CONTEXTCLIFF_MODELS", str(models))
-    with pytest.raises(EngineError, match="not what it was"):
+    with pytest.raises(EngineError, match="has changed since"):
         run("predictions", first="reference-short|b00", last="reference-short|b01")
 
 

@@ -88,9 +88,7 @@ def test_short_documents_can_be_left_out(corpus_dir: Path) -> None:
     out = corpus_dir / "map.parquet"
     build_length_map(corpus_dir, WordCounter(), out)
     assert min(read_length_map(out, 150)["length_tokens"].to_pylist()) == 150
-    with pytest.raises(
-        CorpusError, match=r"No document has sampling.min_tokens \(201\) tokens.*200"
-    ):
+    with pytest.raises(CorpusError, match=r"No document reaches sampling.min_tokens \(201\).*200"):
         read_length_map(out, 201)
 
 

@@ -178,7 +178,7 @@ def test_a_changed_example_of_an_earlier_version_is_noticed(tmp_path: Path) -> N
     whole = json.loads(path.read_bytes())
     whole["examples"][0]["answers"] = ["another"]
     path.write_text(json.dumps(whole), "utf-8")
-    with pytest.raises(StoreError, match="its content is not what its SHA-256 says"):
+    with pytest.raises(StoreError, match="its content does not match its SHA-256"):
         load_manifest(tmp_path / "m")
 
 
@@ -259,7 +259,7 @@ def test_texts_that_were_let_go_are_read_again_and_proven_again(tmp_path: Path) 
     assert kept.document_text(name) == text
     kept.forget_documents()
     (tmp_path / "m" / "documents.parquet").write_bytes(b"another sample's")
-    with pytest.raises(StoreError, match=r"documents\.parquet is not what its SHA-256 says"):
+    with pytest.raises(StoreError, match=r"documents\.parquet does not match its SHA-256"):
         kept.document_text(name)
 
 

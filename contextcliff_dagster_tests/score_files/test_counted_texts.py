@@ -99,5 +99,5 @@ def test_what_cannot_be_counted_is_said(tmp_path: Path) -> None:
         with pytest.raises(ScoreFileError, match=r"row 2: context is .*; give every row its text"):
             read(gap)
     plain = written(ROWS, tmp_path / "plain.csv")
-    with pytest.raises(ScoreFileError, match="is no log of another tool"):
+    with pytest.raises(ScoreFileError, match="is not another tool's log"):
         read(plain, metric="exact")

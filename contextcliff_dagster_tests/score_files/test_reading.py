@@ -90,7 +90,7 @@ def test_types_that_parquet_has(tmp_path: Path) -> None:
 def test_a_column_of_lists_is_no_score(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"length_tokens": [1, 2], "score": [[1.0], [0.0]]}), path)
-    with pytest.raises(ScoreFileError, match=r"'score' holds list<.*>, no numbers"):
+    with pytest.raises(ScoreFileError, match=r"'score' holds list<.*>, not numbers"):
         read(path)
 
 

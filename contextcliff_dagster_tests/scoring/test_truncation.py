@@ -118,6 +118,6 @@ def test_what_could_not_be_checked_is_said() -> None:
         "The server of m reported no prompt tokens for 3 of 3 answers"
     ]
     (uncounted,) = truncations(rows([109, 229, 359], own=False))
-    assert "no token count of our own" in unchecked(uncounted)[0]
+    assert "could not count the prompt tokens" in unchecked(uncounted)[0]
     (checked,) = truncations(rows([109, 229, 359]))
     assert unchecked(checked) == []

@@ -84,15 +84,17 @@ def test_what_cannot_be_done_is_said_in_a_sentence_and_leaves_nothing(
     with pytest.raises(EngineError, match=r"m\.gguf cannot be read"):
         dequantize(file, new)
     file.write_bytes(b"version https://git-lfs.github.com")
-    with pytest.raises(EngineError, match="not a GGUF file, or a damaged one"):
+    with pytest.raises(EngineError, match="is damaged or not a GGUF file"):
         dequantize(file, new)
     file.write_bytes(gguf_bytes({"general.architecture": "tiny"}))
     there.mkdir()
     (there / "mine.txt").write_text("mine")
-    with pytest.raises(EngineError, match="there is there already; name another folder"):
+    with pytest.raises(EngineError, match="there already exists; choose another folder"):
         dequantize(file, there)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name != "gguf" or None)
-    with pytest.raises(EngineError, match=r"needs gguf, not .*contextcliff-dagster\[transformers"):
+    with pytest.raises(
+        EngineError, match=r"needs gguf; install with .*contextcliff-dagster\[transformers"
+    ):
         dequantize(file, new)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.gguf", "there"]
     assert [path.name for path in there.iterdir()] == ["mine.txt"]

@@ -79,7 +79,7 @@ def test_another_text_is_not_kept(
     debian: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tools.fetch_prose.SHA256", {"emma": "0" * 64})
-    with pytest.raises(CorpusError, match=r"emma of .* is not the text it should be"):
+    with pytest.raises(CorpusError, match=r"emma of .* is not the expected text"):
         fetch_prose(tmp_path / "prose", lambda _: None)
     assert not (tmp_path / "prose").exists() or not list((tmp_path / "prose").iterdir())
 

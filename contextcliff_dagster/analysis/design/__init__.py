@@ -1,4 +1,4 @@
-"""Designs by simulation: error rates, power, and where the next samples teach most.
+"""Study design by simulation: error rates, power, and the best place for the next samples.
 
 Belongs here: true curves, simulated samples, sequential rounds, allocation.
 Does not belong here: reading studies or stores (`experiments`).

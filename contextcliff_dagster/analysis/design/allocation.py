@@ -1,27 +1,27 @@
-"""Where the next examples are best spent, and the rounds in which they are drawn.
+"""Adaptive allocation: the best lengths for the next examples, and the rounds of sampling.
 
-The question is which window of the wanted width holds the place of the loss. A score from cell g
-tells the more of it the more its chance differs between the answers "before the window", "inside"
-and "after it, or nowhere" (c, with posterior weights w_c):
+The question is which window of the target width holds the place of the loss. A score from cell g is
+the more informative, the more its probability differs between the answers "before the window",
+"inside" and "after it, or nowhere" (c, with posterior weights w_c):
 
     I_g = H(p_g) - sum_c w_c H(p_gc),   H(p) = -p log p - (1 - p) log(1 - p),
 
-p_gc the predicted score in g under c and p_g = sum_c w_c p_gc: the mutual information of score and
-answer, the expected information of a Bayesian experimental design (Lindley 1956, Ann. Math. Stat.
-27, 986-1005; Chaloner and Verdinelli 1995, Statistical Science 10, 273-304), for a 0/1 score with
-that mean. A graded score tells more, by a like factor everywhere. Examples are drawn with weight
-(I_g / cost_g)^3, cost_g the mean tokens of an example there: per token, since long ones are dear,
-and cubed, since the best cell alone would stake everything on a posterior that may be wrong.
+with p_gc the predicted score in g under c and p_g = sum_c w_c p_gc: the mutual information of score
+and answer, the expected information of a Bayesian experimental design (Lindley 1956, Ann. Math.
+Stat. 27, 986-1005; Chaloner and Verdinelli 1995, Statistical Science 10, 273-304), for a 0/1 score
+with that mean. A graded score is more informative, by a similar factor everywhere. Examples are
+drawn with weight (I_g / cost_g)^3, cost_g the mean tokens of an example in g: per token, because
+long documents are expensive; cubed, not only the best cell, because the posterior may be wrong.
 
-Sampling stops when the window holds 95%, when the cap is the longest length, or when nothing is
-left to ask. The next draw depends on scores only through lengths, and within a cell, or a bin,
-documents come in an order that was fixed beforehand. So given the lengths the likelihood of all
-scores is what it would be had the lengths been chosen at the start (Berger and Wolpert 1988, The
-Likelihood Principle, chapter 4), and so is the posterior; tail probabilities of a verdict reached
-this way are not covered by that argument, so benchmarks/sequential.py measures them.
+Sampling stops when the window holds 95%, when the cap is the longest length, or when no examples
+are left. The next draw depends on scores only through lengths, and within a cell or bin documents
+come in a fixed order. So, given the lengths, the likelihood of all scores and the posterior are the
+same as if the lengths had been chosen at the start (Berger and Wolpert 1988, The Likelihood
+Principle, chapter 4). The argument does not cover tail probabilities of a verdict reached this way,
+so benchmarks/sequential.py measures them.
 
-A study asks whole bins, each in the order of its manifest, so a round is a number of examples for
-every bin. The first round is the pilot, the same for each bin; the others follow `weigh`.
+A study samples each bin in the order of its manifest, so a round is a number of examples per bin.
+The first round is the pilot, with equal numbers; later rounds follow `weigh`.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ if TYPE_CHECKING:
 
 SHARPNESS = 3.0
 _EXPLORE = 0.02
-"""Least share of the best group's weight that a group keeps: a posterior may be wrong."""
+"""Least weight of a group relative to the best, because the posterior may be wrong."""
 
 Stop = Literal["located", "no_loss", "exhausted"]
 
 
 @dataclass(frozen=True)
 class Aim:
-    """Next step by the posterior.
+    """The next step according to the posterior.
 
-    ``window``: where the loss most likely lies. ``none``: probability that there is none.
-    ``done``: why sampling ends, ``None`` while it goes on.
+    ``window``: the likeliest window of the loss. ``none``: probability that there is no loss.
+    ``done``: why sampling ends; ``None`` while it continues.
     """
 
     window: Window
@@ -63,10 +63,10 @@ class Aim:
 
 
 def take_aim(posterior: LossPlace, half_width: float, enough: float, safe: float) -> Aim:
-    """The likeliest window of ± ``half_width`` (share of the examples), and whether to go on.
+    """Return the likeliest window of ± ``half_width`` (share of examples), and whether to stop.
 
     Args:
-        enough: probability at which the window is settled.
+        enough: probability of the window at which sampling ends.
         safe: probability of no loss at which the cap is the longest length.
     """
     window = posterior.window(half_width)
@@ -76,7 +76,7 @@ def take_aim(posterior: LossPlace, half_width: float, enough: float, safe: float
 
 
 def information(posterior: LossPlace, window: Window) -> Floats:
-    """Nats that one score in each cell is expected to give about the window (G)."""
+    """Return the expected information of one score per cell about the window, in nats (G)."""
     answer = np.searchsorted((window.first, window.last + 1), posterior.first, side="right")
     weights = np.bincount(answer, minlength=3) / len(answer)
     p = np.stack(
@@ -91,17 +91,17 @@ def information(posterior: LossPlace, window: Window) -> Floats:
 
 
 def weigh(posterior: LossPlace, window: Window, group: Ints, count: int) -> Floats:
-    """Weight of each of ``count`` groups of cells in the next batch, summing to 1.
+    """Return the weight of each of ``count`` groups of cells in the next batch, summing to 1.
 
-    ``group``: of each cell (G), a bin's number; -1 for none. Within a group examples come in an
-    order of their own, so that its information and its cost are of an average cell.
+    ``group``: bin number of each cell (G); -1 for no bin. Examples within a group come in a fixed
+    order, so its information and cost are averages over its cells.
     """
-    inside = group >= 0
-    share = posterior.cells.share * inside
+    in_group = group >= 0
+    share = posterior.cells.share * in_group
 
     def mean(of: Floats) -> Floats:
-        summed = np.bincount(group[inside], weights=(share * of)[inside], minlength=count)
-        total = np.bincount(group[inside], weights=share[inside], minlength=count)
+        summed = np.bincount(group[in_group], weights=(share * of)[in_group], minlength=count)
+        total = np.bincount(group[in_group], weights=share[in_group], minlength=count)
         return summed / np.maximum(total, 1e-300)
 
     cost = mean(posterior.cells.cost)
@@ -117,25 +117,25 @@ def weigh(posterior: LossPlace, window: Window, group: Ints, count: int) -> Floa
 
 
 def apportion(weight: Floats, left: Ints, batch: int) -> Ints:
-    """Whole numbers near ``batch`` x ``weight``, none above ``left``; they sum to all there is.
+    """Return whole numbers near ``batch`` x ``weight``, at most ``left``; their sum is ``batch``.
 
-    By largest remainders; a group's shortfall goes to the others by their weight.
+    Uses largest remainders; a shortfall goes to other groups by weight, up to the sum of ``left``.
     """
-    given = np.zeros(len(weight), dtype=np.int64)
-    while (wanted := min(batch, int(left.sum())) - int(given.sum())) > 0:
-        open_ = np.where(given < left, weight, 0.0)
+    counts = np.zeros(len(weight), dtype=np.int64)
+    while (shortfall := min(batch, int(left.sum())) - int(counts.sum())) > 0:
+        open_ = np.where(counts < left, weight, 0.0)
         if open_.sum() <= 0:
-            open_ = (given < left).astype(np.float64)
-        exact = wanted * open_ / open_.sum()
+            open_ = (counts < left).astype(np.float64)
+        exact = shortfall * open_ / open_.sum()
         whole = np.floor(exact + 1e-9).astype(np.int64)
         order = np.argsort(-(exact - whole), kind="stable")
-        whole[order[: wanted - int(whole.sum())]] += 1
-        given = np.minimum(given + whole, left)
-    return given
+        whole[order[: shortfall - int(whole.sum())]] += 1
+        counts = np.minimum(counts + whole, left)
+    return counts
 
 
 def bins_of(cells: RankCells, edges: Mapping[str, tuple[int, int]]) -> tuple[Ints, list[str]]:
-    """The bin that holds the middle of each cell, as a number (G; -1: none), and the bins' keys.
+    """Return the number of the bin with each cell's middle (G; -1: none), and the bins' keys.
 
     ``edges``: bin -> lowest and highest length in tokens, both inclusive.
     """
@@ -153,17 +153,17 @@ def _entropy(p: Floats) -> Floats:
 
 
 UNTIL = (0.01, 0.25)
-"""Least and largest half-width: a window is no narrower than a cell, and wider ones say nothing."""
+"""Least and largest half-width: narrower than a cell is impossible, wider is uninformative."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """When to stop, and in which steps.
+    """Precision and batch sizes of adaptive sampling.
 
     Attributes:
-        pilot: examples of each bin before anything is aimed at.
-        half_width: of the window that is to hold the place of the loss, share of the examples.
-        batch: examples of a round.
+        pilot: examples per bin in the first round.
+        half_width: half-width of the window that must hold the loss, as a share of the examples.
+        batch: examples per later round.
 
     Raises:
         StudyError: a value is outside its range.
@@ -189,15 +189,15 @@ class Target:
 
 @dataclass(frozen=True)
 class Round:
-    """What to ask next.
+    """The next round of sampling.
 
     Attributes:
         more: examples to add, by bin; empty when ``done``.
         asked: examples asked so far, by bin.
-        window: where the drop most likely is reached; ``None`` before the pilot.
-        none: probability that it never is.
-        done: why nothing more is asked; ``None`` while sampling goes on.
-        drop: the one looked for, relative; where it may be reached, the cap ends.
+        window: likeliest window of the drop; ``None`` before the pilot.
+        none: probability that the drop is never reached.
+        done: why sampling ends; ``None`` while it continues.
+        drop: the relative drop to locate; the cap ends where it may be reached.
     """
 
     more: Mapping[str, int]
@@ -209,12 +209,12 @@ class Round:
 
     @property
     def samples(self) -> dict[str, int]:
-        """Examples each bin of the round is to have in the end."""
+        """Return the number of examples of each bin after this round."""
         return {bin: self.asked.get(bin, 0) + more for bin, more in self.more.items()}
 
     @property
     def belief(self) -> str:
-        """Belief about the loss so far, as half a sentence."""
+        """Return what is known about the loss so far, as a clause."""
         if self.window is None:
             return "nothing is known yet"
         where = (
@@ -224,12 +224,12 @@ class Round:
         return where if self.none < 0.005 else f"{where}, and nowhere with {self.none:.0%}"
 
     def number(self, target: Target) -> int:
-        """Number of this round by its examples; the pilot is the first."""
+        """Return the number of this round, derived from its examples; the pilot is 1."""
         later = sum(self.asked.values()) - target.pilot * len(self.asked)
         return 1 if self.window is None else 2 + max(later, 0) // target.batch
 
     def sentence(self, number: int) -> str:
-        """Reason for this round, or for none; ``number`` counts rounds, the pilot is 1."""
+        """Return the reason for this round, or for stopping; ``number``: of the round, pilot 1."""
         total = sum(self.asked.values())
         if self.done == "located":
             return f"Done after {total:,} examples: {self.belief}."
@@ -247,7 +247,7 @@ class Round:
         return f"Round {number}: {count:,} more examples in {bins}: {self.belief}."
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return the round as a JSON object."""
         w = self.window
         return {
             "more": dict(self.more),
@@ -268,41 +268,41 @@ def plan_round(
     target: Target,
     settings: AnalysisSettings,
 ) -> Round:
-    """The next round after ``documents`` were scored.
+    """Return the next round, given the scored ``documents``.
 
     Args:
-        candidates: bin -> lengths (tokens) of all examples it can give, those asked included.
-        asked: bin -> examples asked already, answered or not.
+        candidates: bin -> lengths (tokens) of all its examples, including those already asked.
+        asked: bin -> number of examples asked already, answered or not.
     """
     drop = DEPTH * settings.tolerance
-    there = {bin: len(lengths) for bin, lengths in candidates.items() if len(lengths)}
-    so_far = {bin: min(asked.get(bin, 0), most) for bin, most in there.items()}
-    cells = rank_cells(np.concatenate([candidates[bin] for bin in there]))
-    # With one length there is nothing to aim at.
-    pilot = target.pilot if len(cells.share) > 1 else max(there.values())
-    short = {bin: min(pilot, most) - so_far[bin] for bin, most in there.items()}
-    if first := {bin: more for bin, more in short.items() if more > 0}:
+    sizes = {bin: len(lengths) for bin, lengths in candidates.items() if len(lengths)}
+    so_far = {bin: min(asked.get(bin, 0), most) for bin, most in sizes.items()}
+    cells = rank_cells(np.concatenate([candidates[bin] for bin in sizes]))
+    # With a single length there is nothing to locate.
+    pilot = target.pilot if len(cells.share) > 1 else max(sizes.values())
+    pilot_missing = {bin: min(pilot, most) - so_far[bin] for bin, most in sizes.items()}
+    if first := {bin: more for bin, more in pilot_missing.items() if more > 0}:
         return Round(first, so_far, None, 0.0, None, drop)
     if len(cells.share) == 1:
         return Round({}, so_far, None, 0.0, "exhausted", drop)
     posterior = locate_loss(documents, cells, drop, settings.baseline_share)
     safe = 1.0 - chance_allowed(settings.tolerance, settings.confidence, float(documents.n.sum()))
     aim = take_aim(posterior, target.half_width, settings.confidence, safe)
-    left = np.array([there[bin] - so_far[bin] for bin in there])
+    left = np.array([sizes[bin] - so_far[bin] for bin in sizes])
     done: Stop | None = aim.done
     if done == "no_loss" and (unseen := _unseen(documents, candidates, target, settings)):
-        longest = np.array([there[bin] - so_far[bin] if bin in unseen else 0 for bin in there])
+        longest = np.array([sizes[bin] - so_far[bin] if bin in unseen else 0 for bin in sizes])
         if longest.any():
             left, done = longest, None
     if done is None and not left.any():
         done = "exhausted"
     more: dict[str, int] = {}
     if done is None:
-        edges = {bin: (int(candidates[bin].min()), int(candidates[bin].max())) for bin in there}
+        edges = {bin: (int(candidates[bin].min()), int(candidates[bin].max())) for bin in sizes}
         group, names = bins_of(cells, edges)
         weight = weigh(posterior, aim.window, group, len(names))
-        given = apportion(weight, left, target.batch)
-        more = {bin: int(n) for bin, n in zip(names, given, strict=True) if n}
+        batch_by_bin = apportion(weight, left, target.batch)
+        more = {bin: int(n) for bin, n in zip(names, batch_by_bin, strict=True) if n}
     return Round(more, so_far, aim.window, aim.none, done, drop)
 
 
@@ -312,9 +312,9 @@ def _unseen(
     target: Target,
     settings: AnalysisSettings,
 ) -> set[str]:
-    """The bins of the longest examples, as long as the answers on them do not refute a loss alone.
+    """Return the longest bins if their answers alone cannot rule out a loss.
 
-    Empty where what is left of the range is no wider than the window that is looked for.
+    Empty if the remaining range is no wider than the target window.
     """
     curve = fit_falling_curve(documents, settings.baseline_share)
     supported = curve.supported(settings.tolerance, tail_confidence(settings.confidence))

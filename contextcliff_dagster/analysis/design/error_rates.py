@@ -1,15 +1,15 @@
-"""Error rates of verdict and cap in a design, found by simulation.
+"""Error rates of verdict and cap for a study design, by simulation.
 
-They are known before a token is spent, or from a pilot. Samples are drawn from planted curves, by
-the design of a study. A pool of documents with one or more questions each is cut into quantile
-bins, ``per_bin`` questions are drawn from every bin, and each is scored. A document has a
-probability of its own around the curve's mean, p_d ~ Beta with correlation rho between its
-questions (k = 1 / rho - 1 prior answers; Kleinman 1973, JASA 68, 46-54), and a question scores 0 or
-1 with it, or partly: a graded score is 1 or 0 for one half of the questions and
-Beta(p_d c, (1 - p_d) c) for the other.
+The simulation needs no measurement, but can use a pilot. Samples are drawn from planted curves
+according to the study's design. A pool of documents with one or more questions each is cut into
+quantile bins, ``per_bin`` questions are drawn from every bin, and each is scored. Each document has
+its own probability around the curve's mean, p_d ~ Beta with correlation rho between its questions
+(k = 1 / rho - 1 prior answers; Kleinman 1973, JASA 68, 46-54). A question scores 1 with this
+probability, else 0. A graded score is 1 or 0 for half of the questions and
+Beta(p_d c, (1 - p_d) c) for the other half.
 
-The samples are concluded upon like measured ones, so that the rates are those of the whole
-instrument for this number of documents, questions and scores.
+Simulated samples are analysed like measured ones, so the rates describe the whole method for this
+number of documents, questions and scores.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 CONFIDENCE = 0.95
-"""Confidence of the limits on the simulation's own error, not of the simulated intervals."""
+"""Confidence of the limits on the Monte Carlo error, not of the simulated intervals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A share of simulations with the 95% limits of its Monte Carlo error (Wilson's; exact ones at
-    0 and 1); nulls where there was none to count."""
+    """A share of simulations with the 95% limits of its Monte Carlo error (Wilson's; exact at 0 and
+    1); null if there was nothing to count."""
 
     hits: int
     runs: int
@@ -70,8 +70,8 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Caps as shares of the samples that are safe in truth, no cap counting as 0: quartiles, and
-    95% limits of the median (by its order statistics)."""
+    """Caps as shares of the truly safe range (0 without a cap): quartiles, and 95% limits of the
+    median (by its order statistics)."""
 
     median: float | None
     low: float | None
@@ -95,24 +95,24 @@ GRADED_SHARE = 0.5
 GRADED_CONCENTRATION = 4.0
 _EDGE = 1e-3
 _OWN_QUESTION = 1.0
-"""Prior answers behind the probability of one question where its calls are repeated: questions are
-mostly always right or always wrong."""
+"""Prior answers for the probability of one question with repeated calls: most questions are either
+always right or always wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """What a study measures of one model.
+    """The design of a study's measurement of one model.
 
     Attributes:
-        bins, per_bin: quantile bins and questions drawn from each.
-        questions: least and most questions a document of the pool has.
-        pool: questions in the pool; ``None``: only those that are drawn, so that the sample itself
-            has that many questions a document.
-        binary: scores are 0 or 1; else graded.
-        correlation: of two questions on one document, 0..1, as 0/1 scores of single calls have it;
-            graded and averaged scores have another (`of_chances`).
-        replicates: calls of each question, averaged.
-        log_sd: of the documents' log-normal lengths.
+        bins, per_bin: number of quantile bins, and of questions drawn from each.
+        questions: least and largest number of questions per document in the pool.
+        pool: questions in the pool; ``None``: the pool has only the drawn questions, so the sample
+            itself has that many questions per document.
+        binary: whether scores are 0 or 1, or else graded.
+        correlation: between two questions on one document, 0..1, for 0/1 scores of single calls;
+            graded and averaged scores have another correlation (`of_chances`).
+        replicates: calls per question, averaged.
+        log_sd: SD of the documents' log-normal lengths.
     """
 
     bins: int = 10
@@ -127,10 +127,10 @@ class Design:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A simulated sample and the population it comes from.
+    """A simulated sample and its population.
 
-    ``documents`` as the analysis takes them; of every question of the pool, ascending, ``share``
-    (of the questions on shorter documents) and ``log_length``: what shares are counted in.
+    ``documents`` is input for the analysis. For every question of the pool, shortest first:
+    ``share``, the share of questions on shorter documents, and ``log_length``.
     """
 
     documents: Documents
@@ -138,13 +138,13 @@ class Drawn:
     log_length: Floats
 
     def share_up_to(self, tokens: float) -> float:
-        """Share of the pool's questions on documents of at most ``tokens``."""
+        """Return the share of the pool's questions on documents of at most ``tokens``."""
         count = np.searchsorted(self.log_length, np.log(tokens) + 1e-9, side="right")
         return float(count / len(self.log_length))
 
 
 def simulate(design: Design, curve: Curve, rng: np.random.Generator) -> Drawn:
-    """One sample of ``design`` where the truth is ``curve``."""
+    """Return one sample of ``design`` with ``curve`` as the true mean."""
     pool = simulate_pool(design, curve, rng)
     # `per_bin` questions of every quantile bin
     cuts = (np.arange(design.bins + 1) * len(pool.score) / design.bins).astype(np.int64)
@@ -155,11 +155,11 @@ def simulate(design: Design, curve: Curve, rng: np.random.Generator) -> Drawn:
 def simulate_sample(
     lengths: Ints, questions: Ints, design: Design, curve: Curve, rng: np.random.Generator
 ) -> Drawn:
-    """Answers to a sample that is drawn already, which is its own population.
+    """Return simulated answers to a given sample, which is its own population.
 
     Args:
-        lengths, questions: tokens of the documents, ascending, and questions on each (D).
-        design: its scores, correlation and replicates; the sample has the rest.
+        lengths, questions: tokens of the documents, ascending, and number of questions on each (D).
+        design: provides scores, correlation and replicates; the sample determines the other parts.
     """
     document = np.repeat(np.arange(len(lengths)), questions)
     pool = _answered(lengths, document, design, curve, rng)
@@ -167,12 +167,12 @@ def simulate_sample(
 
 
 def _spread(mean: Floats, correlation: float, rng: np.random.Generator) -> Floats:
-    """A probability of its own for every unit, Beta around ``mean``."""
+    """Return a probability for each unit, drawn from a Beta distribution around ``mean``."""
     if correlation <= 0:
         return mean
     prior = 1.0 / correlation - 1.0
-    inside = np.clip(mean, _EDGE, 1.0 - _EDGE)
-    return rng.beta(inside * prior, (1.0 - inside) * prior)
+    clipped = np.clip(mean, _EDGE, 1.0 - _EDGE)
+    return rng.beta(clipped * prior, (1.0 - clipped) * prior)
 
 
 def _scores(
@@ -185,8 +185,8 @@ def _scores(
     whole = (rng.random(len(p)) < p).astype(np.float64)
     if design.binary:
         return whole
-    inside = np.clip(p, _EDGE, 1.0 - _EDGE)
-    partly = rng.beta(inside * GRADED_CONCENTRATION, (1.0 - inside) * GRADED_CONCENTRATION)
+    clipped = np.clip(p, _EDGE, 1.0 - _EDGE)
+    partly = rng.beta(clipped * GRADED_CONCENTRATION, (1.0 - clipped) * GRADED_CONCENTRATION)
     noisy = (share >= curve.noisy_from) & (share < curve.place)
     graded = (rng.random(len(p)) < GRADED_SHARE) & ~noisy
     return np.where(graded, partly, whole)
@@ -194,9 +194,9 @@ def _scores(
 
 @dataclass(frozen=True)
 class Pool:
-    """Every question of a simulated pool with its answer, shortest first; arrays of length Q.
+    """The questions of a simulated pool with their scores, shortest first; arrays of length Q.
 
-    ``document`` numbers the documents of length D, ``length_tokens`` is each question's document's.
+    ``document``: number of each question's document; ``length_tokens``: length of that document.
     """
 
     length_tokens: Ints
@@ -205,7 +205,7 @@ class Pool:
     share: Floats
 
     def documents(self, asked: Bools | Ints) -> Documents:
-        """The questions ``asked`` as the analysis takes them."""
+        """Return the documents of the questions ``asked``, as input for the analysis."""
         kept, first, group = np.unique(self.document[asked], return_index=True, return_inverse=True)
         scores = self.score[asked]
         return Documents(
@@ -216,16 +216,16 @@ class Pool:
         )
 
     def drawn(self, asked: Ints) -> Drawn:
-        """The questions ``asked`` as a sample of this pool."""
+        """Return the questions ``asked`` as a sample of this pool."""
         return Drawn(self.documents(asked), self.share, np.log(self.length_tokens))
 
 
 def simulate_pool(design: Design, curve: Curve, rng: np.random.Generator) -> Pool:
-    """Answers to the whole pool of ``design``, for samples that are drawn step by step."""
-    wanted = design.bins * design.per_bin if design.pool is None else design.pool
+    """Return the whole pool of ``design`` with its answers, for samples drawn in steps."""
+    question_count = design.bins * design.per_bin if design.pool is None else design.pool
     low, high = design.questions
-    questions = rng.integers(low, high + 1, size=wanted // low + 1)
-    questions = questions[: int(np.searchsorted(np.cumsum(questions), wanted)) + 1]
+    questions = rng.integers(low, high + 1, size=question_count // low + 1)
+    questions = questions[: int(np.searchsorted(np.cumsum(questions), question_count)) + 1]
     lengths = np.exp(rng.normal(np.log(8_000.0), design.log_sd, len(questions)))
     lengths = np.sort(np.maximum(lengths.round(), 1.0)).astype(np.int64)
     document = np.repeat(np.arange(len(questions)), questions)
@@ -236,18 +236,18 @@ def _answered(
     lengths: Ints, document: Ints, design: Design, curve: Curve, rng: np.random.Generator
 ) -> Pool:
     length = lengths[document]
-    # Equal lengths have one truth: no cap can part them.
+    # Equal lengths share one true mean, since no cap can separate them.
     share = np.searchsorted(length, length) / len(length)
-    first = np.searchsorted(document, np.arange(len(lengths)))
+    first_question = np.searchsorted(document, np.arange(len(lengths)))
     if curve.stretch > 1.0:
         length = np.where(share < curve.place, length, np.round(length * curve.stretch))
         length = length.astype(np.int64)
-    p = _spread(curve.mean(share, np.log(length))[first], design.correlation, rng)
+    p = _spread(curve.mean(share, np.log(length))[first_question], design.correlation, rng)
     return Pool(length, document, _scores(design, p[document], share, curve, rng), share)
 
 
 ASSUMED = ("baseline", "correlation")
-"""Properties that the model and its answers fix, not the design."""
+"""Properties that depend on the model and its answers, not on the design."""
 _PERMUTATIONS = 199
 _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -3, -1
 
@@ -257,10 +257,10 @@ class Plan:
     """Inputs of one simulation.
 
     Attributes:
-        design: its ``correlation`` is of the scores of two questions on one document.
-        baseline: mean score at the short end.
-        sample: where the sample is drawn already, its documents' tokens, ascending, and questions
-            on each; in place of the design's bins, questions and pool.
+        design: the design; its ``correlation`` is between scores of two questions on one document.
+        baseline: mean score of the shortest documents.
+        sample: tokens of a given sample's documents, ascending, and questions on each; replaces
+            the design's bins, questions and pool.
     """
 
     design: Design
@@ -272,7 +272,7 @@ class Plan:
         return sum(self.sample[1]) if self.sample else self.design.bins * self.design.per_bin
 
     def draw(self, curve: Curve, rng: np.random.Generator) -> Drawn:
-        """A sample of the plan from ``curve``."""
+        """Return a sample of the plan with ``curve`` as the true mean."""
         design = replace(self.design, correlation=of_chances(self.design))
         if self.sample is None:
             return simulate(design, curve, rng)
@@ -286,11 +286,11 @@ class Planted:
 
     Attributes:
         drop: least and largest planted drop.
-        found: verdicts cliff, gradual decline, decline or dip (on flat curves: false alarms).
-        unsafe: caps beyond the first length at which the tolerance is lost; of the curves that
-            lose it.
-        without_cap: of all runs. cap: of the truth; flat: of the whole range.
-        held: the location's interval holds the place of the step; of the steps that were found.
+        found: share of verdicts cliff, gradual decline, decline or dip (flat curves: false alarms).
+        unsafe: share of caps beyond the first length at which the tolerance is lost, among curves
+            that lose it.
+        without_cap: share of runs without a cap. cap: relative to the safe (flat: whole) range.
+        held: share of detected steps whose place lies in the interval of the location.
     """
 
     kind: str
@@ -307,8 +307,8 @@ class Planted:
 class Calibration:
     """Error rates of one plan.
 
-    ``unsafe`` over all curves that lose the tolerance, without dips where the cap assumes that
-    there are none; ``held`` over all steps.
+    ``unsafe`` covers all curves that lose the tolerance, without dips if the cap assumes that there
+    are none; ``held`` covers all steps.
     """
 
     simulations: int
@@ -330,11 +330,11 @@ class _Run:
 
 
 def of_chances(design: Design) -> float:
-    """Correlation of the documents' chances, from the correlation of the scores.
+    """Return the correlation of the documents' chances, from the correlation of the scores.
 
-    Scores scatter around their document's chance p with a variance of c p (1 - p), so that a
-    correlation r of the scores is one of rho = r c / (1 - r + r c) of the chances; c is 1 for 0/1
-    scores, less for graded ones and means of repeated calls (see `_scores`).
+    Scores scatter around their document's chance p with variance c p (1 - p), so a correlation r
+    of the scores corresponds to rho = r c / (1 - r + r c) of the chances; c is 1 for 0/1 scores,
+    and less for graded scores and means of repeated calls (see `_scores`).
     """
     if design.replicates > 1:
         c = 0.5 * (1.0 + 1.0 / design.replicates)
@@ -355,15 +355,15 @@ def calibrate(
     jobs: int = 1,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Calibration:
-    """Simulate ``plan`` and count.
+    """Return the error rates of ``plan`` from simulations.
 
-    The same seed gives the same result whatever the number of processes.
+    The same seed gives the same result for any number of processes.
 
     Args:
-        simulations: samples in all, by `true_curves.ORDER`; of 22 six are flat and five have the
-            drop whose power is reported.
+        simulations: number of samples, in the order of `true_curves.ORDER`; of 22, six are flat and
+            five have the drop whose power is reported.
         jobs: processes. With several, call it under ``if __name__ == "__main__"`` in a script.
-        on_progress: called with the simulations done and all.
+        on_progress: called with the number of finished simulations and their total.
     """
     runs: list[_Run] = []
     for run in _mapped(partial(_simulate, plan, settings, seed), range(simulations), jobs):
@@ -374,14 +374,14 @@ def calibrate(
         _count(kind, settings.tolerance, [run for run in runs if run.kind == kind])
         for kind in KINDS
     ]
-    of = {row.kind: row for row in planted}
+    rows = {row.kind: row for row in planted}
     falling = [run for run in runs if run.kind != DIP or settings.assumption == "any"]
     unsafe, held = _unsafe(falling), _held(runs)
-    return Calibration(simulations, seed, of[FLAT].found, unsafe, of[STEP].found, held, planted)
+    return Calibration(simulations, seed, rows[FLAT].found, unsafe, rows[STEP].found, held, planted)
 
 
 def _mapped(function: Callable[[int], _Run], numbers: Sequence[int], jobs: int) -> Iterator[_Run]:
-    """`map`, here or over ``jobs`` processes, one thread each: the matrices are small."""
+    """Map ``function`` over ``jobs`` processes (1: this one), one thread each: arrays are small."""
     if jobs <= 1:
         from threadpoolctl import threadpool_limits
 
@@ -404,11 +404,11 @@ def _begin_process() -> None:
 
     from threadpoolctl import threadpool_limits
 
-    # Ctrl-C reaches every process of a terminal; the first one ends the others.
+    # Ctrl-C reaches every process of a terminal; the main process ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threadpool_limits(1)
-    # glibc gives large arrays back to the system at once and fetches them again for the next one:
-    # a fifth of the time. (Other C libraries have no such switch.)
+    # glibc returns large arrays to the system at once and allocates them again, which takes a fifth
+    # of the time. (Other C libraries have no such option.)
     with suppress(AttributeError, OSError):
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
@@ -441,37 +441,37 @@ def _simulate(plan: Plan, settings: AnalysisSettings, seed: int, number: int) ->
     kind = ORDER[number % len(ORDER)]
     curve = draw_curve(kind, plan.baseline, settings.tolerance, rng)
     curve = replace(curve, chance=settings.chance)
-    drawn = plan.draw(curve, rng)
-    documents = replace(drawn.documents, chance=settings.chance)
-    # Each sample its own permutations: shared ones would err together. At 95% confidence fewer of
-    # them keep the same level exactly, at a little less power.
+    sample = plan.draw(curve, rng)
+    documents = replace(sample.documents, chance=settings.chance)
+    # Each sample gets its own permutations, because shared ones would err together. At 95%
+    # confidence fewer permutations keep the level exactly, with slightly less power.
     fewer = _PERMUTATIONS if settings.confidence <= 0.95 else settings.permutations
     permutations = min(fewer, settings.permutations)
     run_settings = replace(settings, seed=number, resamples=100, permutations=permutations)
     conclusion = conclude(documents, run_settings, baseline_of(documents, run_settings))
-    # All questions of one length have the share of the first.
-    shares = drawn.share[np.searchsorted(drawn.log_length, drawn.log_length)]
+    # All questions of one length get the share of the first.
+    shares = sample.share[np.searchsorted(sample.log_length, sample.log_length)]
     lost_at = curve.first_loss(
-        settings.tolerance, shares, drawn.log_length, settings.baseline_share
+        settings.tolerance, shares, sample.log_length, settings.baseline_share
     )
-    first = None if lost_at is None else int(np.searchsorted(drawn.share, lost_at))
+    first = None if lost_at is None else int(np.searchsorted(sample.share, lost_at))
     loss, tokens = conclusion.finding.cliff, conclusion.cap.tokens
     held = None
     if loss is not None and curve.shape == "step" and first is not None and first > 0:
-        # The step lies between the last length before it and the first one after.
-        before, after = np.exp(drawn.log_length[[first - 1, first]])
+        # The step lies between the last length before it and the first length after it.
+        before, after = np.exp(sample.log_length[[first - 1, first]])
         held = bool(loss.location.low <= after + 0.5 and loss.location.high >= before - 0.5)
     return _Run(
         kind,
         conclusion.finding.verdict in DROPS,
-        None if tokens is None else drawn.share_up_to(tokens),
-        None if first is None else first / len(drawn.share),
+        None if tokens is None else sample.share_up_to(tokens),
+        None if first is None else first / len(sample.share),
         held,
     )
 
 
 def describe(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON, a drawn sample's documents summed up; ``sha256`` of all but ``ASSUMED``."""
+    """Return the plan as JSON, a sample's documents summarised; ``sha256`` omits ``ASSUMED``."""
     out: dict[str, Any] = {**asdict(plan.design), "baseline": plan.baseline}
     out |= {"questions": list(plan.design.questions), "examples": plan.examples}
     if plan.sample is not None:

@@ -1,15 +1,15 @@
-"""Curves of known truth, and the window of lengths in which a loss is looked for.
+"""Planted curves for simulation, and the window of lengths that holds a loss.
 
 A planted curve is a model's mean score over length, for simulation: a function of the *share of the
 samples* that are shorter (u, 0..1), so that the same plan fits any corpus. `place` .4 means that
-two fifths of the samples are shorter. Logistic ramps live in log length, as those of real models
-do. A calibration plants random ones (`draw_curve`).
+two fifths of the samples are shorter. Logistic ramps are in log length, like the curves of real
+models. A calibration plants random curves (`draw_curve`).
 
-A window says where among the lengths that could be asked a loss is first reached (`locate_loss`).
-The lengths of all examples that could be asked are cut into about 100 cells of equal rank, and the
-scores so far give the posterior of `falling_curve.falling_posterior` over them: the same curves,
-stairs and ramps among them, from which the cap will be read. Cells that nothing was asked in only
-pass on what their neighbours say.
+A window shows where among the available lengths a loss is first reached (`locate_loss`). The
+lengths of all available examples are cut into about 100 cells of equal rank, and the scores so far
+give the posterior of `falling_curve.falling_posterior` over them. It covers the same curves that
+determine the cap, including stairs and ramps. Cells without answers take their information from
+their neighbours.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Curve:
             drop at either and in the middle; ``decay``, by exp(-share / place); ``logistic`` in log
             length around ``place`` with ``end`` the place where .9 of the drop has happened.
         baseline: mean before any loss, 0..1.
-        drop: share of the baseline that is lost at the deepest point.
+        drop: share of the baseline lost at the deepest point.
         place, end: shares of the samples, 0..1.
         noisy_from: scores from this share of the samples up to ``place`` are 0 or 1 with unchanged
-            mean (a zone of inflated variance before the fall); 1: none.
-        stretch: documents from ``place`` on are so many times as long as drawn.
-        chance: mean score of guessing, above which all is lost.
+            mean (a zone of inflated variance before the fall); 1: no such zone.
+        stretch: factor by which documents from ``place`` on are longer than drawn.
+        chance: mean score of guessing; losses are relative to the mean above it.
     """
 
     shape: Shape
@@ -63,9 +63,9 @@ class Curve:
     chance: float = 0.0
 
     def mean(self, share: Floats, log_length: Floats | None = None) -> Floats:
-        """True mean at samples with the given share of shorter ones (any shape of array).
+        """Return the true mean for samples with the given share of shorter ones (any array shape).
 
-        ``log_length`` of the same samples is what a logistic runs over; the share itself otherwise.
+        A logistic curve depends on ``log_length`` of the same samples; the others on ``share``.
         """
         lost: Floats
         if self.shape == "step":
@@ -96,11 +96,11 @@ class Curve:
         log_length: Floats | None = None,
         baseline_share: float = BASELINE_SHARE,
     ) -> float | None:
-        """Share of the samples at which ``tolerance`` of the baseline is first lost.
+        """Return the share of the samples at which ``tolerance`` of the baseline is first lost.
 
-        A cap is relative to the baseline: the true mean of the shortest ``baseline_share``
-        of the samples, or at 0 that at the very first. ``None`` where it never is lost. ``share``,
-        ``log_length``: the whole population, ascending.
+        The baseline is the true mean of the shortest ``baseline_share`` of the samples (if 0, of
+        the very first sample). ``None`` if the tolerance is never lost. ``share``, ``log_length``:
+        the whole population, ascending.
         """
         mean = self.mean(share, log_length)
         first = max(int(np.searchsorted(share, baseline_share)), 1)
@@ -115,16 +115,16 @@ ORDER = (
     FLAT, STEP, STEPS, FLAT, RAMP, STEP, FLAT, DIP, STEP, STAIRS,
     FLAT, STEP, DECAY, FLAT, RAMP, FLAT, STEP, STAIRS, STEPS, LOGISTIC, LATE, OUTLIERS,
 )  # fmt: skip
-"""Curves planted, in turn: any number of simulations has this mix, and begins the larger."""
+"""Kinds of curve to plant, in turn: every number of simulations has this mix."""
 KINDS = (FLAT, STEP, STEPS, RAMP, STAIRS, DECAY, LOGISTIC, LATE, OUTLIERS, DIP)
 FOUND_DROP = 1.5
-"""The drop that power is stated for, in tolerances: 45% at a tolerance of 30%."""
+"""Drop for which power is reported, in tolerances: 45% at a tolerance of 30%."""
 _DEEP, _MOST = (7 / 6, 8 / 3), 0.9
-"""Least and largest other drops in tolerances, and the largest at all: 35 to 80% at 30%."""
+"""Least and largest other drop in tolerances, and its upper limit: 35 to 80% at 30%."""
 
 
 def drops(kind: str, tolerance: float) -> tuple[float, float]:
-    """Least and largest drop planted."""
+    """Return the least and the largest drop planted for a kind of curve."""
     if kind == FLAT:
         return 0.0, 0.0
     if kind == STEP:
@@ -135,7 +135,7 @@ def drops(kind: str, tolerance: float) -> tuple[float, float]:
 
 
 def draw_curve(kind: str, baseline: float, tolerance: float, rng: np.random.Generator) -> Curve:
-    """A random curve: steps at 20-85% of the samples, ramps, stairs and dips from 20-60%.
+    """Return a random curve: steps at 20-85% of the samples, ramps, stairs and dips from 20-60%.
 
     Late steps are at 85-99%; outliers are the longest .5-6%, 4 to 100 times as long as drawn.
     """
@@ -150,9 +150,9 @@ def draw_curve(kind: str, baseline: float, tolerance: float, rng: np.random.Gene
     if kind == OUTLIERS:
         place, stretch = rng.uniform(0.94, 0.995), np.exp(rng.uniform(np.log(4.0), np.log(100.0)))
         return Curve("step", baseline, drop, float(place), stretch=float(stretch))
-    if kind == LOGISTIC:  # as real models: nearly everything within a factor of two or so
+    if kind == LOGISTIC:  # as in real models: a drop within a factor of two
         width = float(rng.uniform(0.08, 0.25))
-        # Its slow beginning loses small tolerances early: not while the baseline is measured.
+        # Its slow start loses small tolerances early; keep that outside the baseline.
         early = width * np.log(drop / tolerance - 1.0) / np.log(9.0)
         place = max(place + 0.1, 0.2 + float(early))
         return Curve("logistic", baseline, drop, place, min(place + width, 0.97))
@@ -167,15 +167,15 @@ def draw_curve(kind: str, baseline: float, tolerance: float, rng: np.random.Gene
 CELLS = 100
 _CURVES = 500
 _CERTAIN = 1e-4
-"""Chance below which a cell is not part of a window."""
+"""Least probability of a cell at either end of a window."""
 
 
 @dataclass(frozen=True)
 class RankCells:
-    """The examples that could be asked, by length; arrays of length G, shortest first.
+    """The available examples in cells by length; arrays of length G, shortest first.
 
-    ``low``, ``high``: shortest and longest length in tokens. ``share``: of the examples, 0..1.
-    ``cost``: mean tokens of an example.
+    ``low``, ``high``: shortest and longest length in tokens. ``share``: share of the examples,
+    0..1. ``cost``: mean tokens per example.
     """
 
     low: Ints
@@ -185,20 +185,20 @@ class RankCells:
 
     @cached_property
     def starts(self) -> Floats:
-        """Share of the examples before each cell, and 1 (G + 1)."""
+        """Return the share of the examples before each cell, and 1 at the end (G + 1)."""
         return np.concatenate([[0.0], np.cumsum(self.share)])
 
     def of(self, length_tokens: Ints) -> Ints:
-        """The cell of each length; one outside belongs to the nearest."""
+        """Return the cell of each length; a length outside all cells belongs to the nearest."""
         index = np.searchsorted(self.high, length_tokens)
         return np.minimum(index, len(self.high) - 1)
 
 
 def rank_cells(length_tokens: Ints, at_most: int = CELLS) -> RankCells:
-    """Cells of equal numbers of the examples with these lengths (tokens); equal lengths share one.
+    """Return cells with equal numbers of examples, by length in tokens; equal lengths share one.
 
     Raises:
-        ValueError: there is no length.
+        ValueError: ``length_tokens`` is empty.
     """
     if not len(length_tokens):
         raise ValueError("no length to cut into cells")
@@ -212,9 +212,9 @@ def rank_cells(length_tokens: Ints, at_most: int = CELLS) -> RankCells:
 
 @dataclass(frozen=True)
 class Window:
-    """In cells ``first`` to ``last`` the loss is first reached, with probability ``mass``.
+    """Cells ``first`` to ``last``, in which the loss is first reached with probability ``mass``.
 
-    ``from_tokens`` to ``to_tokens``: from the longest length before them to their longest.
+    ``from_tokens``: longest length before these cells; ``to_tokens``: longest length in them.
     """
 
     first: int
@@ -226,13 +226,13 @@ class Window:
 
 @dataclass(frozen=True)
 class LossPlace:
-    """Posterior of the place of a loss, given the scores.
+    """Posterior distribution of the place of a loss, given the scores.
 
     Attributes:
         place: probability that the loss is first reached in a cell (G).
-        none: that it is nowhere.
-        first, mean: of curves drawn from the posterior, the cell in which each has first reached it
-            (P; G where none) and the mean score in every cell (P, G).
+        none: probability that there is no loss.
+        first, mean: for curves drawn from the posterior, the cell in which each first reaches the
+            loss (P; G if in none) and the mean score in every cell (P, G).
     """
 
     cells: RankCells
@@ -242,16 +242,16 @@ class LossPlace:
     mean: Floats
 
     def window(self, half_width: float) -> Window:
-        """The window of at most twice ``half_width`` (share of the examples) with most mass."""
+        """Return the likeliest window of width at most twice ``half_width`` (share of examples)."""
         starts = self.cells.starts
         summed = np.concatenate([[0.0], np.cumsum(self.place)])
-        # A place is anywhere in its cell: a window is as wide as its cells together.
+        # A place may be anywhere in its cell: a window is as wide as its cells together.
         end = np.searchsorted(starts, starts[:-1] + 2.0 * half_width + 1e-9, side="right") - 1
         end = np.maximum(end, np.arange(len(self.place)) + 1)
         mass = summed[end] - summed[:-1]
         first = int(np.argmax(mass))
         last = int(end[first]) - 1
-        # Cells without mass at its ends only blur what is known.
+        # Cells without mass at either end would only widen the window.
         inside = first + np.flatnonzero(self.place[first : last + 1] > _CERTAIN)
         if len(inside):
             first, last = int(inside[0]), int(inside[-1])
@@ -262,24 +262,24 @@ class LossPlace:
 def locate_loss(
     documents: Documents, cells: RankCells, share: float, baseline_share: float = BASELINE_SHARE
 ) -> LossPlace:
-    """Where ``share`` of the baseline is first lost, after ``documents``; without any, the prior.
+    """Return where ``share`` of the baseline is first lost, given ``documents`` (none: the prior).
 
     Args:
-        cells: at least two.
-        baseline_share: of all examples, shortest first: no place lies inside.
+        cells: at least two cells.
+        baseline_share: share of the examples, shortest first, that cannot hold the place.
     """
     count = len(cells.share)
     baseline = int(np.searchsorted(cells.starts, baseline_share - 1e-9))
     baseline = max(min(baseline, count - 1), 1)
     cell = cells.of(documents.length_tokens)
-    n, s = (np.bincount(cell, of, count).astype(np.float64) for of in (documents.n, documents.s))
+    n, s = (np.bincount(cell, w, count).astype(np.float64) for w in (documents.n, documents.s))
     phi = local_dispersion(documents, cells.high) if len(cell) else np.ones(count)
     posterior = falling_posterior(n, s, phi, baseline, cells.share, documents.chance)
     lost = posterior.chance_lost(share)
-    level, kept = draw_curves(posterior, _CURVES, np.random.default_rng(0))
-    reached = kept <= 1.0 - share
-    first = np.where(reached.any(axis=1), baseline + reached.argmax(axis=1), count)
-    kept = np.concatenate([np.ones((_CURVES, baseline)), kept], axis=1)
-    mean = kept_of(level[:, None], kept, documents.chance)
+    level, share_kept = draw_curves(posterior, _CURVES, np.random.default_rng(0))
+    is_lost = share_kept <= 1.0 - share
+    first = np.where(is_lost.any(axis=1), baseline + is_lost.argmax(axis=1), count)
+    share_kept = np.concatenate([np.ones((_CURVES, baseline)), share_kept], axis=1)
+    mean = kept_of(level[:, None], share_kept, documents.chance)
     place = np.append(np.zeros(baseline), np.diff(lost, prepend=0.0))
     return LossPlace(cells, place, float(1.0 - lost[-1]), first, mean)

@@ -1,6 +1,6 @@
-"""Estimators that know nothing of length curves or verdicts.
+"""Estimators that are independent of length curves and verdicts.
 
 Belongs here: intervals of means, intraclass correlation, dispersion, change points, restricted
 permutation, direct standardization; arrays in, numbers out.
-Does not belong here: anything that names a cap, a cliff or a model.
+Does not belong here: anything about a cap, a cliff or a model.
 """

@@ -1,34 +1,34 @@
-"""The curve that only falls: its posterior given the scores, and all that is read from it.
+"""The falling curve: its posterior given the scores, and all quantities derived from it.
 
 The mean of cell g is m r_g: m in (0, 1) has a flat prior, and r is a Markov process on a grid of
 shares from 1 down to nearly 0, over the share of the examples that are shorter. It is *still* or
-*sliding*. While still it jumps down at times, to any lower level alike, and starts to slide;
-sliding, it falls level by level until it stops. How often it does so is unknown, and a few regimes
-are averaged by their evidence. Scores are quasi-binomial,
+*sliding*. While still, it sometimes jumps down, to each lower level with equal probability, or
+starts to slide; while sliding, it falls level by level until it stops. The rates are unknown, so a
+few regimes are averaged by their evidence. Scores are quasi-binomial,
 
     log likelihood of cell g  =  [s_g log mu + (n_g - s_g) log(1 - mu)] / phi_g.
 
-Where guessing scores c, nothing falls below it: the mean is c + (m - c) r_g, and shares are kept of
-the baseline's distance from c.
+If guessing scores c, no mean falls below it: the mean is c + (m - c) r_g, and the shares kept refer
+to the baseline's distance from c.
 
 Sums over all paths are exact (forward-backward: Rabiner 1989, Proceedings of the IEEE 77, 257-286).
-No shape is assumed: a step, a ramp, stairs and a smooth decay are all paths, and those that the
-scores contradict lose their weight. The one assumption is that a mean that has fallen stays down.
+No shape is assumed: a step, a ramp, stairs and a smooth decay are all paths, and paths that
+contradict the scores lose their weight. The only assumption is that the mean never rises.
 
-A reader asks for the share kept *of the baseline*, the mean of the shortest cells, not of m. So
-at the end of the baseline region each state (m, r) is exchanged for (the baseline's mean, the share
-of it that is kept): the former is m times the mean of r over the region, given the state at its
-end, which its own forward sum gives.
+The quantity of interest is the share kept *of the baseline*, the mean of the shortest cells, not of
+m. So at the end of the baseline region each state (m, r) is exchanged for (the baseline's mean, the
+share of it that is kept). The baseline's mean is m times the mean of r over the region, given the
+state at its end; a separate forward sum computes it.
 
-The posterior gives each cell's chances. `part_reached` and `draw_curves` answer questions about
-several lengths of one curve at once, such as where a part of its drop has happened: sums over two
-cells, the longest and another, and whole curves drawn from the posterior.
+The posterior gives each cell's probabilities. `part_reached` and `draw_curves` answer questions
+about several lengths of one curve, such as where a part of its drop has happened: the former sums
+over two cells, the longest and another; the latter draws whole curves from the posterior.
 
-Neighbouring documents are summed to cells (`merge_cells`), on which all curves are fitted.
+Neighbouring documents are summed to cells (`merge_cells`), to which all curves are fitted.
 
-Caps at every tolerance, where a share of the baseline is lost, the drop, its midpoint, the drawn
-line and its band come from one posterior (`FallingCurve`), so that they cannot contradict each
-other: a chance that grows with length and shrinks with the share that is lost.
+Caps at every tolerance, lengths of a loss, the drop, its midpoint, the plotted line and its band
+come from one posterior (`FallingCurve`), so they cannot contradict each other: the chance of a loss
+grows with length and shrinks with the size of the loss.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ LEVELS: Floats = np.array([
     1.0, 0.97, 0.94, 0.91, 0.88, 0.85, 0.82, 0.79, 0.765, 0.74, 0.72, 0.70, 0.68, 0.66, 0.63,
     0.60, 0.56, 0.52, 0.48, 0.44, 0.40, 0.35, 0.30, 0.25, 0.20, 0.15, 0.10, 0.05, 0.01,
 ])  # fmt: skip
-"""Shares kept; finest where tolerances are asked about."""
+"""Grid of the shares kept; finest in the range of the tolerances."""
 REGIMES = (
     # jumps, starts, slides, stops, weight
     (0.5, 0.0, 0.0, 0.0, 0.5),
@@ -63,35 +63,34 @@ REGIMES = (
     (0.2, 1.5, 60.0, 4.0, 0.1),
     (0.2, 1.5, 150.0, 8.0, 0.1),
 )
-"""Over the whole range of lengths: how often a still mean jumps, how often it starts to slide, how
-often a sliding one falls by `_SLIDE`, how often it stops; and the regime's prior weight. Chosen by
-benchmarks/accept.py."""
+"""Rates over the whole range of lengths at which a still mean jumps or starts to slide, and a
+sliding mean falls by `_SLIDE` or stops; the prior weight. Chosen by benchmarks/accept.py."""
 _SLIDE = 0.04
 _MEANS = 25
-"""Values of m, on the arcsine scale, within about four standard errors of the baseline's mean."""
+"""Number of values of m, on the arcsine scale within about 4 SE of the baseline's mean."""
 _LEAST, _MOST = 1e-3, 1.0 - 1e-3
 _TERMS = 16
 MODES = 2
-"""Still, sliding: a state is a mode and a level, level by level in each mode."""
+"""Still and sliding: a state is a mode and a level, ordered by mode, then level."""
 _KEPT: Floats = np.tile(LEVELS, MODES)
 
 
 @dataclass(frozen=True, eq=False)
 class FallingPosterior:
-    """Posterior of every cell given the scores, shortest first.
+    """Posterior distribution of every cell given the scores, shortest first.
 
     Attributes:
-        kept: chance of each of `LEVELS` as the share kept of the baseline's mean, in the cells
+        kept: probability of each of `LEVELS` as the share kept of the baseline's mean, in the cells
             beyond the baseline region (G - B, K).
-        mean: values that the mean score may have, ascending (V).
-        chance: of each of them in every cell (G, V).
-        regimes: chance of each of `REGIMES`.
-        states: chance of each state beyond the baseline region given the scores up to there, in
-            each regime (G - B, R, M, S).
-        fit: likelihood of those cells' scores (G - B, M, S).
-        moves, step: distinct transition matrices (D, R, S, S), and which one leads to each cell.
-        baseline: values that the baseline's mean may have (M).
-        baseline_chance: chance of each of them (M).
+        mean: possible values of the mean score, ascending (V).
+        chance: probability of each of these values in every cell (G, V).
+        regimes: probability of each of `REGIMES`.
+        states: probability of each state beyond the baseline region given the scores up to there,
+            in each regime (G - B, R, M, S).
+        fit: likelihood of the scores in these cells (G - B, M, S).
+        moves, step: distinct transition matrices (D, R, S, S), and the one that leads to each cell.
+        baseline: possible values of the baseline's mean (M).
+        baseline_chance: probability of each of these values (M).
         guessing: mean score of guessing.
     """
 
@@ -126,12 +125,12 @@ def falling_posterior(
     share: Floats | None = None,
     guessing: float = 0.0,
 ) -> FallingPosterior:
-    """The posterior of cells with ``n`` examples and summed scores ``s`` (G), shortest first.
+    """Return the posterior of cells with ``n`` examples and summed scores ``s`` (G), in order.
 
     Args:
         dispersion: phi of each cell (G).
-        baseline: how many cells are the baseline region; at least one.
-        share: of the population in each cell (G); by default its share of ``n``.
+        baseline: number of cells in the baseline region; at least one.
+        share: share of the population in each cell (G); by default its share of ``n``.
         guessing: mean score of guessing.
     """
     share = n / n.sum() if share is None else share
@@ -189,18 +188,18 @@ def kept_of(level: float, kept: float, guessing: float) -> float: ...
 @overload
 def kept_of(level: Floats | float, kept: Floats, guessing: float) -> Floats: ...
 def kept_of(level: Floats | float, kept: Floats | float, guessing: float) -> Floats | float:
-    """Means of which the share ``kept`` of the distance between ``level`` and guessing is left."""
+    """Return the mean that keeps the share ``kept`` of the distance from guessing to ``level``."""
     return guessing + (level - guessing) * kept
 
 
 class _Exchange:
-    """States (m, r) at the end of the baseline region for (its mean, the share of it kept).
+    """Exchange of states (m, r) at the end of the baseline region for (its mean, share kept).
 
-    Both are split between the two neighbours on their grids.
+    Both new values are split between their two neighbours on the grid.
 
     Args:
-        m: plateaus (M). state: their chances with each level (R, M, K).
-        kept: the mean of r over the region, times the chance of the state (R, M, K).
+        m: plateaus (M). state: their probabilities with each level (R, M, K).
+        kept: mean of r over the region, times the probability of the state (R, M, K).
     """
 
     def __init__(self, m: Floats, state: Floats, kept: Floats, guessing: float) -> None:
@@ -221,14 +220,14 @@ class _Exchange:
                 self._parts.append((place, of_mean * of_level))
 
     def forward(self, state: Floats) -> Floats:
-        """Chances of the new states."""
+        """Return the probabilities of the new states."""
         out = np.zeros(state.size)
         for place, share in self._parts:
             out += np.bincount(place.ravel(), (state * share).ravel(), state.size)
         return out.reshape(self._shape)
 
     def back(self, ahead: Floats) -> Floats:
-        """Expectation ahead of the old states."""
+        """Return the backward sums of the old states."""
         out = np.zeros(self._shape)
         for place, share in self._parts:
             out += share * ahead.ravel()[place]
@@ -236,17 +235,16 @@ class _Exchange:
 
 
 def _between(grid: Floats, values: Floats) -> tuple[Ints, Floats]:
-    """The grid point at or below each value, and how far (0..1) it is on to the next."""
+    """Return the grid point at or below each value, and its distance (0..1) towards the next."""
     lower = np.clip(np.searchsorted(grid, values, side="right") - 1, 0, len(grid) - 2)
     on = (values - grid[lower]) / (grid[lower + 1] - grid[lower])
     return lower, on.clip(0.0, 1.0)
 
 
 def _plateaus(n: float, s: float, dispersion: float, guessing: float) -> Floats:
-    """Values of m that the baseline leaves, and higher ones, from which it may have fallen.
+    """Return the values of m that the baseline supports, and higher ones before an early fall.
 
-    On the arcsine scale of the part of what guessing leaves: the nearer to guessing, the less is
-    known of it.
+    They are on the arcsine scale of the part above guessing, which is less certain near guessing.
     """
     ends, left = (0.02, np.pi / 2 - 0.02), 1.0 - guessing
     mean = (s + 0.5) / (n + 1.0)
@@ -260,12 +258,12 @@ def _plateaus(n: float, s: float, dispersion: float, guessing: float) -> Floats:
 
 
 def _moves(steps: Floats) -> tuple[Floats, Ints]:
-    """Transition matrices of each regime over steps, shares of the range (G).
+    """Return the transition matrices of each regime for steps, given as shares of the range (G).
 
-    Of the distinct steps (D, R, S, S), and which of them each one is (G).
+    Returns the matrices of the distinct steps (D, R, S, S), and the index of each step (G).
 
-    By the exponential's series over a step halved until it is short, and squared as often (Moler
-    and Van Loan 2003, SIAM Review 45, 3-49).
+    Uses the exponential's series for a step halved until it is short, squared as often (Moler and
+    Van Loan 2003, SIAM Review 45, 3-49).
     """
     powers = _rate_powers()
     distinct, index = np.unique(steps.round(6), return_inverse=True)
@@ -281,7 +279,7 @@ def _moves(steps: Floats) -> tuple[Floats, Ints]:
 
 @cache
 def _rate_powers() -> Floats:
-    """Q^j / j! of each regime's rates Q, for the exponential's series: (terms, R, S, S)."""
+    """Return Q^j / j! for each regime's rates Q: the exponential's series (terms, R, S, S)."""
     width = np.abs(np.gradient(LEVELS))
     count = len(LEVELS)
     rates = np.zeros((len(REGIMES), MODES * count, MODES * count))
@@ -301,19 +299,19 @@ def _rate_powers() -> Floats:
 
 
 _ENDS = 5
-"""Groups of levels at the longest length, each with its mean."""
+"""Number of groups of levels at the longest length, each with its own mean."""
 _CONTRADICTED = 5e-3
 
 
 def part_reached(posterior: FallingPosterior, part: float, least: float) -> Floats:
-    """Chance that this part of the whole drop has happened, of drops by at least ``least``.
+    """Return the chance that ``part`` of the drop has happened, for drops of at least ``least``.
 
-    The drop is the loss at the longest length. One chance per cell beyond the baseline (G - B).
+    The drop is the loss at the longest length. One value per cell beyond the baseline (G - B).
     """
     counts = (1.0 - least + 1e-9 >= LEVELS).astype(np.float64)
     end = posterior.states[-1] * np.tile(counts, MODES)
     weight = posterior.regimes * end.sum(axis=(1, 2))
-    # Means and regimes that the scores contradict would only cost time.
+    # Means and regimes that contradict the scores would only cost time.
     at_end = weight[:, None] * end.sum(axis=2)
     r = np.flatnonzero(at_end.sum(axis=1) > _CONTRADICTED * at_end.sum())
     m = np.flatnonzero(at_end.sum(axis=0) > _CONTRADICTED * at_end.sum())
@@ -324,7 +322,7 @@ def part_reached(posterior: FallingPosterior, part: float, least: float) -> Floa
     group = np.where(level > 0.0, group.astype(np.int64), -1)
     inside = group == np.unique(group[group >= 0])[:, None]
     lost = 1.0 - (inside * level) @ LEVELS / (inside @ level)
-    # A level within half a step of the bar is partly beyond it.
+    # A level within half a step of the threshold is partly beyond it.
     width = np.abs(np.gradient(LEVELS))
     beyond = (1.0 - part * lost[:, None] - LEVELS) / width + 0.5
     beyond = np.tile(beyond.clip(0.0, 1.0), MODES)
@@ -344,10 +342,10 @@ def part_reached(posterior: FallingPosterior, part: float, least: float) -> Floa
 def draw_curves(
     posterior: FallingPosterior, count: int, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Curves from the posterior: the baseline's mean (count), the share kept (count, G - B).
+    """Draw curves from the posterior: the baseline's mean (count), the share kept (count, G - B).
 
-    Backward sampling (Chib 1996, Journal of Econometrics 75, 79-97): the state at the longest
-    length, then each one given the next.
+    Uses backward sampling (Chib 1996, Journal of Econometrics 75, 79-97): the state at the longest
+    length first, then each state given the next.
     """
     states = posterior.states
     at_end = (posterior.regimes[:, None, None] * states[-1]).ravel()
@@ -364,17 +362,17 @@ def draw_curves(
 
 
 MAX_CELLS = 200
-"""Cells of neighbouring documents: finer ones cost time and move a cap by under 0.5% of ranks."""
+"""Most cells of a curve: more cost time and move a cap by less than 0.5% of ranks."""
 BASELINE_SHARE = 0.15
-"""Share of the samples, shortest first, that is the baseline; no decline is placed inside it."""
+"""Share of the samples, shortest first, in the baseline; no decline is located within it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Neighbouring documents summed; all arrays of length G, shortest first.
+    """Cells of neighbouring documents, summed; arrays of length G, shortest first.
 
-    ``x`` is the mean log length, ``low`` and ``high`` the shortest and longest length in tokens,
-    ``baseline_share`` the share of the samples that is the baseline.
+    ``x``: mean log length; ``low``, ``high``: shortest and longest length in tokens;
+    ``baseline_share``: share of the samples in the baseline.
     """
 
     x: Floats
@@ -386,12 +384,12 @@ class Cells:
 
     @cached_property
     def edges(self) -> Floats:
-        """Log lengths between neighbouring cells (G - 1)."""
+        """Return the log lengths that separate neighbouring cells (G - 1)."""
         return 0.5 * (np.log(self.high[:-1]) + np.log(self.low[1:]))
 
     @cached_property
     def baseline_cells(self) -> int:
-        """How many cells make the baseline region (at least one)."""
+        """Return the number of cells in the baseline region (at least one)."""
         reached = np.searchsorted(np.cumsum(self.n), self.baseline_share * self.n.sum() - 1e-9)
         return int(min(reached + 1, len(self.n)))
 
@@ -405,25 +403,25 @@ def merge_cells(
     s = np.bincount(group, weights=documents.s)
     cell = rank_groups(n, at_most) if len(lengths) > at_most else np.arange(len(lengths))
     _, first = np.unique(cell, return_index=True)
-    last = np.append(first[1:], len(lengths)) - 1
+    last_index = np.append(first[1:], len(lengths)) - 1
     total: Floats = np.add.reduceat(n, first)
     x = np.add.reduceat(n * np.log(lengths), first) / total
     summed = np.add.reduceat(s, first)
-    return Cells(x, lengths[first], lengths[last], total, summed, baseline_share)
+    return Cells(x, lengths[first], lengths[last_index], total, summed, baseline_share)
 
 
 LEAST_DROP = 0.10
-"""The place of a drop is that of one by at least so much."""
+"""Least drop whose place is estimated."""
 _INSIDE = 0.2
 _POINTS = 60
 _TAIL = 0.25
-"""Of the error rate, beyond each end of the drop's interval and of the drawn band: at a half they
-held the truth in .84 to .98 of data sets (benchmarks/graded_coverage.py, curve_bands.py)."""
+"""Share of the error rate beyond each end of the drop's interval and the plotted band: with a half,
+coverage was .84 to .98 (benchmarks/graded_coverage.py, curve_bands.py)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value with its interval."""
+    """An estimated value with its interval."""
 
     value: float
     low: float
@@ -431,13 +429,13 @@ class Estimate:
 
     @property
     def tokens(self) -> tuple[int, int, int]:
-        """The three as whole tokens, the interval rounded outwards."""
+        """Return value and limits as whole tokens, the interval rounded outwards."""
         return round(self.value), int(self.low), int(np.ceil(self.high))
 
 
 @dataclass(frozen=True, eq=False)
 class FallingCurve:
-    """The posterior over the cells of one sample; ``dispersion`` of each cell (G)."""
+    """The posterior over the cells of one sample; ``dispersion``: of each cell (G)."""
 
     documents: Documents
     cells: Cells
@@ -446,7 +444,7 @@ class FallingCurve:
 
     @property
     def beyond_baseline(self) -> bool:
-        """Whether any cell lies beyond the baseline region; else nothing can be read."""
+        """Return whether any cell lies beyond the baseline region; if not, there is no estimate."""
         return self.cells.baseline_cells < len(self.cells.n)
 
     @cached_property
@@ -457,43 +455,43 @@ class FallingCurve:
 
     @property
     def baseline_mean(self) -> float:
-        """The baseline's mean, by the posterior."""
+        """Return the posterior mean of the baseline."""
         return float(self.posterior.baseline @ self.posterior.baseline_chance)
 
     def supported(
         self, share: float, confidence: float, baseline: float | None = None
     ) -> int | None:
-        """The longest length (tokens) that the answers beyond it allow to pass; ``None``: any.
+        """Return the longest length (tokens) that the longest answers support; ``None``: any.
 
         Args:
-            share: of the baseline, that must not be lost.
-            baseline: its mean; by default the posterior's.
+            share: share of the baseline that must not be lost.
+            baseline: mean of the baseline; by default the posterior mean.
         """
         baseline = self.baseline_mean if baseline is None else baseline
         least = kept_of(baseline, 1.0 - share, self.documents.chance)
         return self.tail.supported(least, confidence)
 
     def chance_lost(self, share: float) -> Floats:
-        """Chance that at least ``share`` of the baseline is lost, per cell beyond it (G - B)."""
+        """Return P(at least ``share`` of the baseline is lost) per cell beyond it (G - B)."""
         return self.posterior.chance_lost(share)
 
     def first_cell(self, share: float, chance: float) -> int:
-        """The first cell in which ``share`` is lost with more than ``chance``; G where in none."""
+        """Return the first cell where P(``share`` is lost) exceeds ``chance``; G if none does."""
         likely = np.flatnonzero(self.chance_lost(share) > chance)
         return self.cells.baseline_cells + int(likely[0]) if len(likely) else len(self.cells.n)
 
     def drop(self, confidence: float) -> Estimate:
-        """Share of the baseline lost at the longest length: the median and an interval."""
+        """Return the share of the baseline lost at the longest length: median and interval."""
         at_most = np.cumsum(self.posterior.kept[-1, ::-1])
         tail = _TAIL * (1.0 - confidence)
         low, value, high = np.interp([1.0 - tail, 0.5, tail], at_most, LEVELS[::-1])
-        # A drop between two levels is known to half a step at best.
+        # The grid resolves a drop only to half a step.
         width = 0.5 * np.interp([low, high], LEVELS[::-1], np.abs(np.gradient(LEVELS))[::-1])
         low, high = min(low + width[0], 1.0), max(high - width[1], 0.0)
         return Estimate(1.0 - float(value), 1.0 - float(low), 1.0 - float(high))
 
     def lost_at(self, share: float, confidence: float) -> Estimate:
-        """Length (tokens) at which ``share`` is lost; infinite where it may never be."""
+        """Return the length (tokens) at which ``share`` is lost; infinite if it may never be."""
         tail = 0.5 * (1.0 - confidence)
         value, low, high = (self.first_cell(share, at) for at in (0.5, tail, 1.0 - tail))
         between = np.append(np.exp(self.cells.edges), np.inf)
@@ -508,12 +506,12 @@ class FallingCurve:
 
     @property
     def drop_may_be_in_baseline(self) -> bool:
-        """Half of the drop may have happened before the first cell beyond the baseline region."""
+        """Return whether half of the drop may have happened within the baseline region."""
         several = self.cells.low[0] < self.cells.high[self.cells.baseline_cells - 1]
         return bool(several and self._half_reached[0] > _INSIDE)
 
     def drop_place(self, confidence: float) -> Estimate:
-        """Length (tokens) at which half of the drop has happened, within the measured lengths."""
+        """Return the length (tokens) at which half of the drop has happened, as measured."""
         tail = 0.5 * (1.0 - confidence)
         first = self.cells.baseline_cells
         at = np.exp(self.cells.edges)[first - 1 :]
@@ -523,13 +521,13 @@ class FallingCurve:
             return min(int(np.searchsorted(self._half_reached, least)), len(after) - 1)
 
         value = at[cell(0.5)]
-        # One document whose score is off by itself must not part the interval from the place.
+        # A single outlying document must not separate the interval from the place.
         low = before[max(cell(tail) - 1, 0)]
         high = after[min(cell(1.0 - tail) + 1, len(after) - 1)]
         return Estimate(float(value), float(min(low, value)), float(max(high, value)))
 
     def mean(self, quantile: float | None = None) -> Floats:
-        """The mean score in every cell (G), or a quantile of its posterior."""
+        """Return the mean score in every cell (G), or a quantile of its posterior."""
         values, chance = self.posterior.mean, self.posterior.chance
         if quantile is None:
             return chance @ values
@@ -539,7 +537,7 @@ class FallingCurve:
 
 
 def fit_falling_curve(documents: Documents, baseline_share: float) -> FallingCurve:
-    """The curve of these documents.
+    """Fit a falling curve to the documents.
 
     >>> lengths = np.arange(100, 4_100, 100)
     >>> right = np.where(lengths <= 2_000, 1.0, 0.0)
@@ -557,9 +555,9 @@ def fit_falling_curve(documents: Documents, baseline_share: float) -> FallingCur
 
 
 def fitted_mean(curve: FallingCurve, tokens: Ints, dip: tuple[int, int] | None = None) -> Floats:
-    """The mean score at lengths ``tokens`` (P): the curve, or the means around and in a dip.
+    """Return the mean score at lengths ``tokens`` (P): the curve, or the means around and in a dip.
 
-    ``dip``: its first length and the first after it.
+    ``dip``: its first length and the first length after it.
     """
     if dip is None:
         return np.interp(np.log(tokens), curve.cells.x, curve.mean(0.5))
@@ -569,16 +567,16 @@ def fitted_mean(curve: FallingCurve, tokens: Ints, dip: tuple[int, int] | None =
 def curve_points(
     curve: FallingCurve, confidence: float, dip: tuple[int, int] | None = None
 ) -> list[CurvePoint]:
-    """The ``curve`` of ``cliffs.json``: at each length the median and an interval of the mean."""
+    """Return the ``curve`` of ``cliffs.json``: median and interval of the mean at each length."""
     cells = curve.cells
     low, high = int(cells.low[0]), int(cells.high[-1])
     tokens = np.unique(np.geomspace(low, high, _POINTS).round().astype(np.int64))
     if dip is not None:
         lines = _window_bounds(curve, tokens, dip, chi_square_quantile(confidence))
     else:
-        tail, at = _TAIL * (1.0 - confidence), np.log(tokens)
+        tail, lengths = _TAIL * (1.0 - confidence), np.log(tokens)
         middle, lower, upper = (
-            np.interp(at, cells.x, curve.mean(q)) for q in (0.5, tail, 1.0 - tail)
+            np.interp(lengths, cells.x, curve.mean(q)) for q in (0.5, tail, 1.0 - tail)
         )
         lines = middle, np.minimum(lower, curve.tail.lower(tokens, tail)), upper
     return [
@@ -590,7 +588,7 @@ def curve_points(
 def _window_bounds(
     curve: FallingCurve, tokens: Ints, dip: tuple[int, int], z2: float
 ) -> tuple[Floats, Floats, Floats]:
-    """Mean of the cells before, in and beyond ``dip`` with Wilson's limits, at ``tokens`` (P)."""
+    """Return means before, in and beyond ``dip`` with Wilson's limits, at ``tokens`` (P)."""
     of_cell = np.searchsorted(dip, curve.cells.low, side="right")
     n = np.bincount(of_cell, curve.cells.n, 3)
     s = np.bincount(of_cell, curve.cells.s, 3)
@@ -604,24 +602,24 @@ def _window_bounds(
 
 
 ANSWERS, SHARE = 40.0, 0.2
-"""So many of the longest, counted over their dispersion, and at most this share of all. A curve's
-prior certifies no more than them (benchmarks/accept.py); a drop before them is for the posterior
-to place."""
+"""Size of the tail: this number of the longest answers, divided by their dispersion, but at most
+this share of all. The curve's prior certifies nothing within it (benchmarks/accept.py); a drop
+before it is located by the posterior."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """Evidence of the answers on the longest documents alone, whatever a curve makes likely.
+    """Evidence from the answers on the longest documents alone, independent of the curve.
 
-    A drop within the last few per cent of the answers is unlikely before anything is measured, so
-    that a posterior rules it out with hardly an answer there: one right answer at 64,000 tokens
-    would carry a cap from 4,000 to 64,000. A length near the end is therefore passed only where the
-    answers at or beyond it refute the loss alone.
+    A drop within the last few per cent of the answers is unlikely a priori, so a posterior rules it
+    out with hardly any answers there: one right answer at 64,000 tokens would move a cap from 4,000
+    to 64,000. A length near the end is therefore safe only if the answers at or beyond it refute
+    the loss by themselves.
 
     Attributes:
         low: lengths of the last answers, ascending, tokens (T).
-        before: the longest scored length before each (T).
-        n, s: answers at or beyond each and their summed scores, over the dispersion (T).
+        before: longest scored length before each (T).
+        n, s: answers at or beyond each and their summed scores, divided by the dispersion (T).
     """
 
     low: Ints
@@ -630,11 +628,11 @@ class Tail:
     s: Floats
 
     def supported(self, mean: float, confidence: float) -> int | None:
-        """The longest length (tokens) before the first that is not supported; ``None``: all are.
+        """Return the longest length (tokens) before the first unsupported one; ``None``: none is.
 
-        A length is supported where the answers at or beyond it refute that their mean is at most
-        ``mean``: by the binomial tail, one-sided, continued to fractions. From the short side, each
-        at full level, up to the first that fails: so no chance adds up over the lengths (Maurer,
+        A length is supported if the answers at or beyond it refute that their mean is at most
+        ``mean``, by the one-sided binomial tail, continued to fractions. Tests start at the short
+        side, each at full level, and stop at the first failure, so errors do not add up (Maurer,
         Hothorn and Lehmacher 1995, Biometrie in der chemisch-pharmazeutischen Industrie 6, 3-18).
         """
         from scipy.special import betainc
@@ -645,7 +643,7 @@ class Tail:
         return int(self.before[failed[0]]) if len(failed) else None
 
     def lower(self, tokens: Ints, quantile: float) -> Floats:
-        """Lower limit of the mean of the answers at or beyond ``tokens`` (P); 1 before the tail."""
+        """Return the lower limit of the mean at or beyond ``tokens`` (P); 1 before the tail."""
         from scipy.special import betaincinv
 
         wrong = np.maximum(self.n - self.s, 0.0)
@@ -655,7 +653,7 @@ class Tail:
 
 
 def tail_of(documents: Documents, dispersion: Floats, after: int) -> Tail:
-    """The tail of ``documents`` of length (tokens) beyond ``after``; ``dispersion`` of each (D)."""
+    """Return the tail of ``documents`` beyond length ``after`` (tokens); ``dispersion``: (D)."""
     lengths, start = np.unique(documents.length_tokens, return_index=True)
     worth = np.add.reduceat(documents.n / dispersion, start)
     right = np.add.reduceat(documents.s / dispersion, start)

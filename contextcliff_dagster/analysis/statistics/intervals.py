@@ -2,20 +2,20 @@
 
 Intervals of means, of shares and of the length at which a share is lost.
 
-Limits of shares and of their differences, for outcomes that share a unit: counts are divided by the
-design effect 1 + (m - 1) rho of m outcomes a unit (Rao and Scott 1992, Biometrics 48, 577-585).
-Such limits have a width where all outcomes agree. The intraclass correlation rho measures how alike
-the scores of two questions on one document are.
+Limits of shares and of their differences, for correlated outcomes of a unit: counts are divided by
+the design effect 1 + (m - 1) rho for m outcomes per unit (Rao and Scott 1992, Biometrics 48,
+577-585). These limits have a width even if all outcomes agree. The intraclass correlation rho
+measures how similar the scores of two questions on one document are.
 
-The length at which the mean has fallen by a tolerance (`loss_lengths`), for many resamples at once:
-the point that a certified cap stays below. A cap is a confidence bound and moves with n; this
-length is what it bounds, and what two models can be compared by. The curve is one of
+The length at which the mean has fallen by a tolerance (`loss_lengths`), for many resamples at once.
+A certified cap is a confidence bound for this length and depends on n, so models are compared by
+the length itself. The curve is one of
 
     mu(x) = m0 (1 - d s((x - c) / w)),   x = log length, s the logistic function or a step,
 
 on a grid of centres c, widths w, depths d and plateaus m0, by quasi-binomial likelihood. On a grid
-the likelihood of all members for all resamples is one matrix product, which makes a bootstrap of
-it a matter of a second.
+the likelihood of all members for all resamples is one matrix product, so that a bootstrap takes
+about a second.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """The length (tokens) at which drawn curves first exceed a bar, with its interval.
+    """The length (tokens) at which sampled curves first exceed a threshold, with its interval.
 
-    ``tokens`` is None before the smallest or beyond the largest length, ``low`` before the
-    smallest, ``high`` beyond the largest.
+    ``tokens`` is None if it lies outside the lengths, ``low`` if below the smallest, ``high`` if
+    beyond the largest.
     """
 
     tokens: int | None
@@ -54,13 +54,13 @@ class Crossing:
 def crossing_of(
     drawn: Floats, lengths: Sequence[int], bar: float | Floats, tail: float
 ) -> Crossing:
-    """Return the crossing of drawn curves (draws, lengths); ``tail`` lie beyond either end.
+    """Return the crossing of sampled curves (draws, lengths); ``tail``: share beyond either end.
 
-    Curves are lines over log length; the ends are rounded outwards to ``lengths``, since nothing
-    between them was measured.
+    Curves are piecewise linear in log length; the ends are rounded outwards to ``lengths``, because
+    nothing between them was measured.
 
     Args:
-        bar: of all curves, or one each (draws).
+        bar: threshold of all curves, or of each curve (draws).
     """
     count = len(lengths)
     bars = np.broadcast_to(np.asarray(bar, np.float64), len(drawn))
@@ -85,12 +85,12 @@ def crossing_of(
 
 
 _MOST_UNITS = 1_000
-"""More documents than this are summed with their neighbours first: the interval is the same, the
-cost is not."""
+"""Above this number, neighbouring documents are summed first: the interval is the same, at a lower
+cost."""
 
 
 def chi_square_quantile(confidence: float) -> float:
-    """Quantile of chi-square with one degree of freedom.
+    """Return the quantile of the chi-square distribution with one degree of freedom.
 
     >>> round(chi_square_quantile(0.95), 2)
     3.84
@@ -101,12 +101,12 @@ def chi_square_quantile(confidence: float) -> float:
 def document_interval(
     n: Floats, s: Floats, settings: AnalysisSettings, *key: int
 ) -> tuple[float, float] | tuple[None, None]:
-    """Percentile interval of sum(s) / sum(n) by resampling documents; nulls without any.
+    """Return the percentile interval of sum(s) / sum(n) by resampling documents; None if empty.
 
-    Single 0/1 scores, one a document, have Clopper and Pearson's exact interval instead. Where all
-    documents have the same mean a bootstrap sees no variation and would claim certainty: then that
-    exact interval is given for means of 0 or 1, and Wilson's, which is conservative for any score
-    in [0, 1], for means between; both with n = documents.
+    Single 0/1 scores, one per document, get Clopper and Pearson's exact interval instead. If all
+    documents have the same mean, a bootstrap sees no variation and would claim certainty. Then
+    means of 0 or 1 get the exact interval and means between get Wilson's, which is conservative
+    for any score in [0, 1]; both with n = documents.
 
     Args:
         n, s: examples and summed scores per document (D).
@@ -133,7 +133,7 @@ def document_interval(
 
 
 def mean_score(examples: pd.DataFrame, settings: AnalysisSettings, *key: int) -> MeanScore:
-    """Mean score of ``examples``, its interval over documents."""
+    """Return the mean score of ``examples``, with its interval over documents."""
     per_document = examples.groupby("document")["score"].agg(["size", "sum"])
     counts, sums = (per_document[of].to_numpy(np.float64) for of in ("size", "sum"))
     low, high = document_interval(counts, sums, settings, *key)
@@ -144,7 +144,7 @@ def mean_score(examples: pd.DataFrame, settings: AnalysisSettings, *key: int) ->
 def bin_means(
     bins: Sequence[LengthBin], examples: pd.DataFrame, settings: AnalysisSettings, *key: int
 ) -> list[BinMean]:
-    """`mean_score` of each bin; the bin's number ends the ``key``."""
+    """Return the `mean_score` of each bin; the bin's number is appended to ``key``."""
     rows = []
     for i, length_bin in enumerate(bins):
         score = mean_score(examples[examples["bin_index"] == i], settings, *key, i)
@@ -153,10 +153,10 @@ def bin_means(
 
 
 def exact_interval(hits: float, count: float, confidence: float) -> tuple[float, float]:
-    """Interval of a chance of which ``hits`` of ``count`` independent trials came true.
+    """Return the exact interval of a probability, given ``hits`` in ``count`` independent trials.
 
-    Both tails hold at most half of 1 - ``confidence``, whatever the chance (Clopper and Pearson
-    1934, Biometrika 26, 404-413; by quantiles of the beta distribution): exact and a little wide.
+    Each tail holds at most half of 1 - ``confidence``, for every probability (Clopper and Pearson
+    1934, Biometrika 26, 404-413; by quantiles of the beta distribution): slightly conservative.
 
     >>> low, high = exact_interval(9, 10, 0.95)
     >>> round(low, 3), round(high, 3)
@@ -171,9 +171,9 @@ def exact_interval(hits: float, count: float, confidence: float) -> tuple[float,
 
 
 def binomial_quantile(probability: float, count: int, chance: float) -> int:
-    """The fewest hits of ``count`` trials that at most so many have with ``probability``.
+    """Return the ``probability`` quantile of the hits in ``count`` trials with chance ``chance``.
 
-    As ``scipy.stats.binom.ppf``, whose module takes half a second and 22 MB to load.
+    Equals ``scipy.stats.binom.ppf``, whose module takes half a second and 22 MB to load.
 
     >>> binomial_quantile(0.025, 20, 0.5)
     6
@@ -184,7 +184,7 @@ def binomial_quantile(probability: float, count: int, chance: float) -> int:
 
 
 def agreeing_interval(mean: float, count: int, confidence: float) -> tuple[float, float]:
-    """Interval of a mean on which ``count`` units agree: exact at 0 and 1, Wilson's between.
+    """Return the interval of a mean on which ``count`` units agree: exact at 0 and 1, or Wilson's.
 
     >>> low, high = agreeing_interval(0.5, 10, 0.95)
     >>> round(low, 3), round(high, 3)
@@ -204,10 +204,10 @@ def agreeing_interval(mean: float, count: int, confidence: float) -> tuple[float
 def ratio_interval(
     low_n: float, low_s: float, high_n: float, high_s: float, dispersion: float, quantile: float
 ) -> tuple[float, float]:
-    """Interval of the drop 1 - (S0 / N0) / (S1 / N1) by the log ratio (Katz et al. 1978).
+    """Return the interval of 1 - (S0 / N0) / (S1 / N1) by the log ratio (Katz et al. 1978).
 
-    Half a point is added to sums and 1 to counts, so that a sum of 0 has an interval; the variance
-    is ``dispersion`` times the binomial one, ``quantile`` that of the squared standard error.
+    Adds half a point to sums and 1 to counts, so that a sum of 0 has an interval. The variance is
+    ``dispersion`` times the binomial variance; ``quantile`` is a chi-square quantile.
 
     >>> low, high = ratio_interval(100, 45, 100, 90, 1.0, chi_square_quantile(0.95))
     >>> round(low, 2), round(high, 2)
@@ -221,13 +221,13 @@ def ratio_interval(
 
 
 LEAST_REPEATED = 10
-"""Documents with several questions that an estimate needs."""
+"""Least number of documents with several questions for an estimate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """``value`` 0..1 with its 95% interval, from ``documents`` documents, of which ``repeated``
-    have several questions."""
+    """An intraclass correlation: ``value`` 0..1 with its 95% interval, from ``documents``
+    documents; ``repeated`` of them have several questions."""
 
     value: float
     low: float
@@ -237,21 +237,21 @@ class Correlation:
 
 
 def intraclass_correlation(document: Ints, score: Floats, stratum: Ints) -> Correlation | None:
-    """The ANOVA estimator for groups of unequal size, within strata, clipped at 0.
+    """Return the intraclass correlation of scores on one document by ANOVA, clipped at 0.
 
-    (F - 1) / (F + n0 - 1), F = MSB / MSW the ratio of the mean squares between and within documents
-    and n0 = (N - sum of n_d^2 / N) / (D - 1), as in Donner 1986 (International Statistical Review
-    54, 67-82). Means are taken within strata (bins of length), and sums of squares and n0 pooled
-    over them: else a curve that falls with length would count as likeness of documents. The
-    interval puts F's limits in (Searle 1971, Linear Models, chapter 9: exact for normal scores and
-    equal groups); with 0/1 scores on 80 documents of 1-7 questions it held .92 to .98 of simulated
-    correlations up to .3, and .79 of .6.
+    The estimate is (F - 1) / (F + n0 - 1), with F = MSB / MSW the ratio of the mean squares between
+    and within documents and n0 = (N - sum of n_d^2 / N) / (D - 1), as in Donner 1986 (International
+    Statistical Review 54, 67-82). Means are taken within strata (length bins), and sums of squares
+    and n0 are pooled: otherwise a falling curve would count as similarity within documents. The
+    interval inserts the limits of F (Searle 1971, Linear Models, chapter 9: exact for normal scores
+    and equal groups); with 0/1 scores on 80 documents of 1-7 questions it covered .92 to .98 of
+    simulated correlations up to .3, and .79 at .6.
 
     Args:
-        document, score, stratum: per example (N); a document lies in one stratum.
+        document, score, stratum: of each example (N); a document lies in one stratum.
 
     Returns:
-        ``None`` with fewer than 10 documents of several questions, or where no score differs.
+        ``None`` with fewer than 10 documents with several questions, or if all scores are equal.
     """
     from scipy.special import fdtri
 
@@ -282,14 +282,14 @@ def intraclass_correlation(document: Ints, score: Floats, stratum: Ints) -> Corr
 
 
 ASSUMED_CORRELATION = 0.2
-"""Of two outcomes of one unit, where too few answers differ to estimate it."""
+"""Assumed correlation of two outcomes of one unit if too few answers differ to estimate it."""
 _ASSUMED_WEIGHT = 10.0
-"""Answers that differ from the rest which the assumption is worth. An estimate from one or two is
-near 0 or 1 by chance: with it alone, 39 right of 40 would have the narrower interval than 40."""
+"""Weight of the assumption, in answers that differ from the majority. An estimate from one or two
+is near 0 or 1 by chance and would give 39 right of 40 a narrower interval than 40 of 40."""
 
 
 def band_quantile(confidence: float, members: int) -> float:
-    """Normal quantile of each of ``members`` two-sided intervals that hold at once (Bonferroni).
+    """Return the normal quantile for ``members`` simultaneous two-sided intervals (Bonferroni).
 
     >>> round(band_quantile(0.95, 9), 2)
     2.77
@@ -298,12 +298,12 @@ def band_quantile(confidence: float, members: int) -> float:
 
 
 def design_effect(n: Ints, correlation: float) -> float:
-    """How many dependent outcomes are worth one independent one; ``n`` of each unit (D)."""
+    """Return the design effect of correlated outcomes; ``n``: outcomes of each unit (D)."""
     return float(1.0 + ((n**2).sum() / max(n.sum(), 1) - 1.0) * correlation)
 
 
 def wilson_limits(share: float, n: float, z: float) -> tuple[float, float]:
-    """Wilson's limits (1927, JASA 22, 209-212) of a share of ``n`` effective outcomes."""
+    """Return Wilson's limits (1927, JASA 22, 209-212) of a share of ``n`` effective outcomes."""
     middle = (share + z**2 / (2.0 * n)) / (1.0 + z**2 / n)
     half = z * (share * (1.0 - share) / n + (z / (2.0 * n)) ** 2) ** 0.5 / (1.0 + z**2 / n)
     return middle - half, middle + half
@@ -312,9 +312,9 @@ def wilson_limits(share: float, n: float, z: float) -> tuple[float, float]:
 def newcombe_limits(
     a: tuple[float, float], b: tuple[float, float], z: float
 ) -> tuple[float, float]:
-    """Limits of the difference of two shares, each with its effective number of outcomes.
+    """Return limits of the difference of two shares, each with its effective number of outcomes.
 
-    By the square-and-add of Wilson's (Newcombe 1998, Statistics in Medicine 17, 873-890).
+    Squares and adds Wilson's limits (Newcombe 1998, Statistics in Medicine 17, 873-890).
     """
     (low_a, high_a), (low_b, high_b) = wilson_limits(*a, z), wilson_limits(*b, z)
     difference = a[0] - b[0]
@@ -324,7 +324,7 @@ def newcombe_limits(
 
 
 def score_correlation(document: Ints, score: Floats, stratum: Ints) -> tuple[float, bool]:
-    """The correlation of two outcomes of one unit, and whether it is assumed.
+    """Return the correlation of two outcomes of one unit, and whether it is assumed.
 
     Args:
         document, score, stratum: of each outcome (N); a unit lies in one stratum.
@@ -337,10 +337,10 @@ def score_correlation(document: Ints, score: Floats, stratum: Ints) -> tuple[flo
 def shrunk_correlation(
     document: Ints, score: Floats, stratum: Ints, differ: float
 ) -> tuple[float, bool]:
-    """The intraclass correlation, shrunk towards the assumed one; and whether it is assumed.
+    """Return the intraclass correlation, shrunk to the assumed one, and whether it is assumed.
 
     Args:
-        differ: summed differences from the commoner outcome: the weight of the estimate.
+        differ: sum of the differences from the commoner outcome; the weight of the estimate.
     """
     measured = intraclass_correlation(document, score, stratum) if len(document) else None
     if measured is None:
@@ -351,9 +351,9 @@ def shrunk_correlation(
 
 _PARAMETERS = 3
 _BANDWIDTH = 0.08
-"""SD of the kernel, as a share of the examples."""
+"""SD of the smoothing kernel, as a share of the examples."""
 _BORROWED = 8.0
-"""Documents' worth of the overall dispersion that each neighbourhood borrows."""
+"""Weight of the overall dispersion in each neighbourhood, in documents."""
 _LEAST_DISPERSION = 0.1
 
 
@@ -363,12 +363,12 @@ def known_dispersion(documents: Documents) -> bool:
 
 
 def local_dispersion(documents: Documents, upper: Ints) -> Floats:
-    """Dispersion of the scores of neighbouring documents, for cells that end at ``upper`` (G).
+    """Return the dispersion of the scores of neighbouring documents, for cells up to ``upper`` (G).
 
     phi = sum_d (s_d - n_d mu_d)^2 / sum_d n_d mu_d (1 - mu_d) * D / (D - 3) over documents d near
-    the cell, with mu the best mean that never rises (isotonic regression). Whole documents are
-    summed, so that the correlation of questions on one document counts (Liang and Zeger 1986).
-    Never below 1 for 0/1 scores, nor below .1.
+    the cell, with mu the best mean that never rises (isotonic regression). The sums are over whole
+    documents, to include the correlation of questions on one document (Liang and Zeger 1986). phi
+    is at least .1, and at least 1 for 0/1 scores.
     """
     if known_dispersion(documents):
         return np.ones(len(upper))
@@ -394,11 +394,11 @@ def _least(documents: Documents) -> float:
 
 
 BASELINE_SHARE = 0.15
-"""Share of the examples, the shortest: the baseline of a loss."""
+"""Share of the examples, shortest first, that form the baseline of a loss."""
 _CELLS = 40
 _CENTRES = 32
 _WIDTHS = (0.0, 0.05, 0.12, 0.28)
-"""Of the range of log length."""
+"""Widths of the drop, as shares of the range of log length."""
 _DEPTHS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _PLATEAUS = 9
 _LEAST, _MOST = 1e-3, 1.0 - 1e-3
@@ -407,16 +407,16 @@ _LEAST, _MOST = 1e-3, 1.0 - 1e-3
 def loss_lengths(
     length_tokens: Ints, n: Floats, s: Floats, weights: Floats, tolerance: float, chance: float
 ) -> Floats:
-    """Log length at which each resample's best curve has lost ``tolerance`` of its baseline.
+    """Return the log length at which each resample's best curve has lost ``tolerance``.
 
     Args:
-        length_tokens: of the documents, ascending (D).
+        length_tokens: lengths of the documents, ascending (D).
         n, s: examples and summed scores per document (D).
-        weights: how often each document is in each resample (D, B).
+        weights: count of each document in each resample (D, B).
         chance: mean score of guessing; losses are measured above it.
 
     Returns:
-        (B,), ``inf`` where the curve does not lose as much within the measured lengths.
+        (B,), ``inf`` if the curve does not lose that much within the measured lengths.
     """
     return _fitted_places(length_tokens, n, s, weights, tolerance, chance)
 
@@ -424,10 +424,10 @@ def loss_lengths(
 def half_drop_lengths(
     length_tokens: Ints, n: Floats, s: Floats, weights: Floats, chance: float
 ) -> Floats:
-    """Log length at which each resample's best curve has half of its own drop: its centre c.
+    """Return the log length at which each resample's best curve has half its drop: its centre c.
 
     Returns:
-        (B,), ``inf`` where the curve does not drop, or its centre lies beyond the longest document.
+        (B,), ``inf`` if the curve does not drop, or its centre lies beyond the longest document.
     """
     return _fitted_places(length_tokens, n, s, weights, None, chance)
 
@@ -440,7 +440,7 @@ def _fitted_places(
     tolerance: float | None,
     chance: float,
 ) -> Floats:
-    """The place of the likeliest member of the family for each resample (B,); see `_family`."""
+    """Return the place of the likeliest member of `_family` for each resample (B,)."""
     cell = _cells(length_tokens, n)
     count = int(cell[-1]) + 1
     first = np.searchsorted(cell, np.arange(count))
@@ -469,20 +469,20 @@ def _fitted_places(
 
 
 def resample_weights(documents: int, resamples: int, rng: np.random.Generator) -> Floats:
-    """How often each document is drawn (D, B + 1); the first resample is the sample itself."""
+    """Return each document's count per resample (D, B + 1); the first is the sample itself."""
     drawn = rng.multinomial(documents, np.full(documents, 1.0 / documents), size=resamples)
     return np.concatenate([np.ones((1, documents)), drawn.astype(np.float64)]).T
 
 
 def rank_groups(n: NDArray[Any], count: int) -> Ints:
-    """Which of ``count`` groups of neighbours, of similar sums of ``n``, each is in (D)."""
+    """Return the group of each document (D): ``count`` groups of neighbours with similar ``n``."""
     middle = np.cumsum(n) - 0.5 * n
     out: Ints = np.minimum((middle / n.sum() * count).astype(np.int64), count - 1)
     return out
 
 
 def _cells(length_tokens: Ints, n: Floats) -> Ints:
-    """A cell per document: at most 40 of similar n, equal lengths together."""
+    """Return each document's cell: at most 40 cells of similar n, equal lengths together."""
     cell = rank_groups(n, _CELLS)
     _, same = np.unique(length_tokens, return_inverse=True)
     first = np.searchsorted(same, np.arange(int(same[-1]) + 1))
@@ -496,9 +496,9 @@ def _baseline(total: Floats) -> int:
 
 
 def _family(x: Floats, total: Floats, tolerance: float | None) -> tuple[Floats, Floats]:
-    """Shape (J, G) of every member and the log length at which it has lost ``tolerance`` (J).
+    """Return each member's shape (J, G) and the log length at which it lost ``tolerance`` (J).
 
-    Without a tolerance: its centre.
+    Without a tolerance, the latter is its centre.
     """
     k = _baseline(total)
     span = max(float(x[-1] - x[0]), 1e-6)

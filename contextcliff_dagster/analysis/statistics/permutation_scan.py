@@ -1,9 +1,9 @@
-"""Is there any loss along the length axis at all? One permutation test over all places.
+"""One permutation test, over all places, for any loss along the length axis.
 
 The statistic is the largest standardised difference between the shorter and the longer side of a
-split (a step), or between a window and the nearer in mean of what lies before and after it (a dip:
-it must recover). Whole documents are permuted over the lengths, so that questions on one document
-stay together; the maximum over all places makes it one test, whatever the number of places.
+split (a step), or between a window and the side nearer to it in mean (a dip, which must recover).
+Whole documents are permuted over the lengths, so that questions on one document stay together; the
+maximum over all places makes it one test, for any number of places.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _LEAST = 6
 _AT_ONCE = 1_000
 _BEFORE, _AFTER, _RECOVERY = 0.15, 0.04, 0.08
 SPLIT_LIMIT = 7.35
-"""Deviance within which another place is as good, at 95%: more than chi-square's 3.84, because the
-likelihood of a change point is not regular (calibrated by simulation)."""
+"""Deviance up to which another place is in the 95% confidence set: more than chi-square's 3.84,
+because the likelihood of a change point is not regular (calibrated by simulation)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The best place of a step or a window and its chance.
+    """The best place of a step or a window, with its p-value.
 
     Attributes:
         p_value: share of permutations with a statistic at least as large (add-one).
-        drop: 1 - mean on the lower side / mean on the upper one (a dip: before it), both above the
-            score of guessing.
+        drop: 1 - mean on the lower side / mean on the upper side (for a dip, before it), both above
+            the score of guessing.
         first_tokens, last_tokens: shortest and longest length on the lower side.
-        deviance: twice the quasi log-likelihood of two means here, not over a dispersion.
-        counts: examples and summed scores of the lower side, then of the upper one.
-        above: the upper side's mean over its part above guessing: a share of the mean times this
-            is the share of the losable part; 1 where guessing scores 0.
+        deviance: twice the quasi log-likelihood of two means, not divided by a dispersion.
+        counts: examples and summed scores of the lower side, then of the upper side.
+        above: ratio of the upper side's mean to its part above guessing. It converts a share of
+            the mean to a share of the part that can be lost; 1 if guessing scores 0.
     """
 
     p_value: float
@@ -59,14 +59,14 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Dip(Split):
-    """A window; it may begin between ``starts``, the scored lengths around its places (tokens)."""
+    """A window of low scores; ``starts``: shortest and longest likely start (tokens)."""
 
     starts: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Best step down, best dip (``None``: no admissible window), and the chance of a best rise."""
+    """Best step down, best dip (``None``: no admissible window), and p-value of the best rise."""
 
     step: Split
     dip: Dip | None
@@ -82,7 +82,7 @@ class _Units:
 
 
 def scan_documents(documents: Documents, *, permutations: int, seed: int) -> Scan | None:
-    """Scan for a step down, a dip and a rise; ``None`` where no split is admissible.
+    """Scan for a step down, a dip and a rise; return ``None`` if no split is admissible.
 
     A split needs max(6, 15%) of the examples before and max(6, 4%) after it and never separates
     equal lengths; a window holds 8-60% of them with max(6, 15%) before and max(6, 8%) after.
@@ -127,21 +127,21 @@ def scan_documents(documents: Documents, *, permutations: int, seed: int) -> Sca
 
 
 def scan_at(documents: Documents, level: float, settings: AnalysisSettings) -> Scan | None:
-    """Scan with as many permutations as ``settings`` say, and as a p-value of ``level`` needs."""
-    needed = math.ceil(1.0 / level - 1e-6) - 1
-    permutations = max(settings.permutations, needed)
+    """Scan with the permutations of ``settings``, or more if a p-value of ``level`` needs them."""
+    least_permutations = math.ceil(1.0 / level - 1e-6) - 1
+    permutations = max(settings.permutations, least_permutations)
     return scan_documents(documents, permutations=permutations, seed=settings.seed)
 
 
 def _reached(values: Floats, order: Ints) -> Floats:
-    """Sums of ``values`` in each order (P, U) before each place: (P, U + 1)."""
+    """Return the sums of ``values`` before each place, in each order (P, U): (P, U + 1)."""
     sums = np.zeros((len(order), order.shape[1] + 1))
     np.cumsum(values[order], axis=1, out=sums[:, 1:])
     return sums
 
 
 def _steps(n: Floats, s: Floats, cut: Ints) -> Floats:
-    """(mean of the shorter side - mean of the longer one) * sqrt(N0 N1 / N), at each cut."""
+    """Return (mean of shorter side - mean of longer side) * sqrt(N0 N1 / N) at each cut."""
     total_n, total_s = n[:, -1:], s[:, -1:]
     before_n, before_s = n[:, cut], s[:, cut]
     after_n = total_n - before_n
@@ -151,7 +151,7 @@ def _steps(n: Floats, s: Floats, cut: Ints) -> Floats:
 
 
 def _merge(documents: Documents) -> _Units:
-    """Neighbouring documents merged to about 400 units; few distinct lengths are kept apart."""
+    """Merge neighbouring documents to about 400 units; a few distinct lengths stay separate."""
     lengths, n = documents.length_tokens, documents.n
     key = ((np.cumsum(n) - 0.5 * n) / n.sum() * _MAX_UNITS).astype(np.int64)
     if len(n) <= _MAX_UNITS:
@@ -170,7 +170,7 @@ def _merge(documents: Documents) -> _Units:
 
 
 def _windows(units: _Units, total: float, least_before: float) -> tuple[Ints, Ints]:
-    """Starts and ends (exclusive) of admissible windows on a grid of unit edges."""
+    """Return starts and ends (exclusive) of admissible windows on a grid of unit edges."""
     allowed = np.flatnonzero(units.last[:-1] < units.first[1:]) + 1
     if len(allowed) > _WINDOW_KNOTS:
         allowed = allowed[np.linspace(0, len(allowed) - 1, _WINDOW_KNOTS).round().astype(np.int64)]
@@ -188,7 +188,7 @@ def _windows(units: _Units, total: float, least_before: float) -> tuple[Ints, In
 
 
 def _contrasts(n: Floats, s: Floats, i: Ints, j: Ints) -> Floats:
-    """The smaller of (before - inside) and (after - inside) of each window, standardised."""
+    """Return the smaller of (before - inside) and (after - inside) per window, standardised."""
     within_n, before_n, after_n = n[:, j] - n[:, i], n[:, i], n[:, -1:] - n[:, j]
     mean = (s[:, j] - s[:, i]) / within_n
     before = (s[:, i] / before_n - mean) * np.sqrt(within_n * before_n / (within_n + before_n))
@@ -200,7 +200,7 @@ def _contrasts(n: Floats, s: Floats, i: Ints, j: Ints) -> Floats:
 def _dip(
     units: _Units, n: Floats, s: Floats, i: Ints, j: Ints, w: int, guessing: float, p_value: float
 ) -> Dip:
-    """The best window, w; it may begin wherever a window's two means fit nearly as well."""
+    """Return the best window, w; its start ranges over windows that fit nearly as well."""
     inside_n, inside_s = n[j] - n[i], s[j] - s[i]
     outside_n, outside_s = n[-1] - inside_n, s[-1] - inside_s
     deviance = _two_means(inside_n, inside_s, outside_n, outside_s)
@@ -225,7 +225,7 @@ def _dip(
 
 
 def _chance(statistic: Floats) -> float:
-    """Add-one permutation p-value; the first entry is the observed statistic."""
+    """Return the add-one permutation p-value; the first entry is the observed statistic."""
     return float(np.mean(statistic >= statistic[0] - 1e-9))
 
 
@@ -241,7 +241,7 @@ def _above(counts: tuple[float, float, float, float], guessing: float) -> float:
 
 
 def _two_means(n0: Floats, s0: Floats, n1: Floats, s1: Floats) -> Floats:
-    """2 (l(S0, N0) + l(S1, N1)) with l(S, N) = S log(S / N) + (N - S) log(1 - S / N)."""
+    """Return 2 (l(S0, N0) + l(S1, N1)), l(S, N) = S log(S / N) + (N - S) log(1 - S / N)."""
 
     def part(s: Floats, n: Floats) -> Floats:
         mean = np.clip(s / n, 1e-9, 1.0 - 1e-9)

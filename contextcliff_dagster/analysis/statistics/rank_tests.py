@@ -1,22 +1,22 @@
-"""Tests within strata, documents as units: exchanges, and the area under the ROC curve.
+"""Tests within strata with documents as units: exchanges, and the area under the ROC curve.
 
 Restricted permutation (`exchanges`): documents of similar length exchange a property of their
 examples. A document gives its examples' values to another document of its length bin with as many
-examples, in any order. Questions on one document may be as alike as they like: they stay together.
+examples, in any order. Questions on one document stay together, so they may be correlated.
 
 Area under the ROC curve from pairs within strata (`stratified_auc`), its interval over clusters and
 its p-value. AUC = sum over strata of [wins of positives over negatives, ties half] / sum of pairs.
-A pair never crosses strata, so a property that differs between strata alone gives .5.
+A pair never crosses strata, so a property that differs only between strata gives .5.
 
-Means at an equal mix (`standardise`): direct standardisation over categories. A mean over lengths
-compares unlike things where long documents come with other kinds of questions than short ones.
-Standardised, every group of lengths is given the same mix w of the categories (Fleiss, Levin and
+Means at an equal mix (`standardise`): direct standardisation over categories. Means over lengths
+are not comparable if long documents come with other kinds of questions than short ones.
+Standardisation gives every group of lengths the same mix w of the categories (Fleiss, Levin and
 Paik 2003, Statistical Methods for Rates and Proportions, chapter 19):
 
     mean = sum_k w_k m_k,   m_k = the group's mean score in category k.
 
-Its variance is that of a sum over documents, so that questions on one document count together
-(linearised; Cochran 1977, Sampling Techniques, section 11.8).
+The variance treats the mean as a sum over documents, so that questions on one document count
+together (linearised; Cochran 1977, Sampling Techniques, section 11.8).
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _AT_ONCE = 2_000_000
 def holm(
     p_values: Sequence[float | None], weights: Sequence[float] | None = None
 ) -> list[float | None]:
-    """Holm's adjusted p-values (1979, Scandinavian Journal of Statistics 6, 65-70); None stays.
+    """Return p-values adjusted by Holm (1979, Scandinavian Journal of Statistics 6, 65-70).
 
-    ``weights``: how much of the error rate each test has, above 0; only their ratios matter. All
-    are alike when None.
+    None stays None. ``weights``: relative share of the error rate of each test, above 0; all are
+    equal by default.
 
     >>> holm([0.01, None, 0.04, 0.03])
     [0.03, None, 0.06, 0.06]
@@ -62,14 +62,14 @@ def holm(
 
 @dataclass(frozen=True, slots=True)
 class Exchanges:
-    """Blocks of examples, rows of which documents may exchange: (documents, questions each)."""
+    """Blocks of examples whose documents (rows) may be exchanged: (documents, questions each)."""
 
     blocks: list[Ints]
     count: int
     rng: np.random.Generator
 
     def sums(self, residual: Floats, group: Ints, groups: int) -> Floats:
-        """Sums of ``residual`` by group: as it is, then under each exchange (1 + count, groups)."""
+        """Return sums of ``residual`` by group: observed, then per exchange (1 + count, groups)."""
         out = np.zeros((1 + self.count, groups))
         out[0] = np.bincount(group, weights=residual, minlength=groups)
         for block in self.blocks:
@@ -88,15 +88,15 @@ class Exchanges:
 
 
 def exchanges(document: Ints, index: Ints, count: int, rng: np.random.Generator) -> Exchanges:
-    """Documents of one length bin (``index``) with as many questions, as blocks."""
+    """Return blocks of documents with equal length bin (``index``) and number of questions."""
     order = np.argsort(document, kind="stable")
     first = np.flatnonzero(np.diff(document[order], prepend=-1))
     sizes = np.diff(first, append=len(order))
     bins = index[order[first]]
     blocks = []
     for key in np.unique(np.column_stack([bins, sizes]), axis=0):
-        mine = np.flatnonzero((bins == key[0]) & (sizes == key[1]))
-        blocks.append(order[first[mine][:, None] + np.arange(key[1])[None, :]])
+        members = np.flatnonzero((bins == key[0]) & (sizes == key[1]))
+        blocks.append(order[first[members][:, None] + np.arange(key[1])[None, :]])
     return Exchanges(blocks, count, rng)
 
 
@@ -106,20 +106,20 @@ _NO_SPREAD = 1e-9
 def stratified_auc(
     predictor: Floats, positive: Bools, stratum: Ints, cluster: Ints, confidence: float
 ) -> tuple[float, float, float]:
-    """The area and its interval.
+    """Return the area under the ROC curve and its interval.
 
-    The variance is that of the pairs' linear parts, summed over clusters (DeLong, DeLong and
-    Clarke-Pearson 1988, Biometrics 44, 837-845; clusters: Obuchowski 1997, Biometrics 53, 567-578),
-    the interval Student's on the logit scale with the clusters of the rarer class less one degrees
-    of freedom. It needs no resamples, in which a stratum could lose its only positive.
+    The variance comes from the pairs' linear parts, summed over clusters (DeLong, DeLong and
+    Clarke-Pearson 1988, Biometrics 44, 837-845; clusters: Obuchowski 1997, Biometrics 53, 567-578);
+    the interval is Student's on the logit scale, with one degree of freedom fewer than clusters of
+    the rarer class. It needs no resamples, in which a stratum could lose its only positive.
 
     Args:
-        predictor, positive, stratum, cluster: of the examples (N); each stratum has both classes.
+        predictor, positive, stratum, cluster: of each example (N); each stratum has both classes.
     """
     wins, others = np.zeros(len(predictor)), np.zeros(len(predictor))
     for label in np.unique(stratum):
-        mine = np.flatnonzero(stratum == label)
-        a, b = mine[positive[mine]], mine[~positive[mine]]
+        members = np.flatnonzero(stratum == label)
+        a, b = members[positive[members]], members[~positive[members]]
         won = 0.5 + 0.5 * np.sign(predictor[a][:, None] - predictor[b][None, :])
         wins[a], wins[b] = won.sum(axis=1), won.sum(axis=0)
         others[a], others[b] = len(b), len(a)
@@ -147,28 +147,28 @@ def permuted_auc(
     permutations: int,
     rng: np.random.Generator,
 ) -> float:
-    """Two-sided p-value of an area of .5: clusters of one stratum exchange their examples' classes.
+    """Return the two-sided p-value of an area of .5, by exchanging classes between clusters.
 
-    Only clusters with as many examples exchange (`exchanges`).
+    Only clusters in the same stratum and of equal size exchange (`exchanges`).
     """
     rank = np.empty(len(predictor))
     for label in np.unique(stratum):
-        mine = np.flatnonzero(stratum == label)
-        _, place, size = np.unique(predictor[mine], return_inverse=True, return_counts=True)
-        rank[mine] = (np.cumsum(size) - 0.5 * (size - 1))[place]
-    drawn = exchanges(cluster, stratum, permutations, rng)
-    sums = drawn.sums(rank, positive.astype(np.int64), 2)[:, 1]
-    expected = sum(positive[block].sum() * rank[block].mean() for block in drawn.blocks)
+        members = np.flatnonzero(stratum == label)
+        _, place, size = np.unique(predictor[members], return_inverse=True, return_counts=True)
+        rank[members] = (np.cumsum(size) - 0.5 * (size - 1))[place]
+    permuted = exchanges(cluster, stratum, permutations, rng)
+    sums = permuted.sums(rank, positive.astype(np.int64), 2)[:, 1]
+    expected = sum(positive[block].sum() * rank[block].mean() for block in permuted.blocks)
     far = np.abs(sums - expected)
     return float(np.mean(far >= far[0] - 1e-9))
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Examples by group of lengths (G) and category (K).
+    """Counts of examples by group of lengths (G) and category (K).
 
-    ``n`` examples, ``s``, the sum of their scores, and ``documents``, each G x K; ``group``,
-    ``category``, ``document`` and ``score`` are of the examples in a group (N).
+    ``n``: examples; ``s``: sum of their scores; ``documents``: each G x K. ``group``,
+    ``category``, ``document`` and ``score`` describe the examples that are in a group (N).
     """
 
     n: Floats
@@ -182,8 +182,8 @@ class Cells:
 
 @dataclass(frozen=True, slots=True)
 class Standardised:
-    """By group (G): ``mean`` (nan without any), its ``variance``, and ``covered``, the share of
-    the mix whose categories the group has; the mean is that of these alone."""
+    """Standardised means by group (G): ``mean`` (nan if empty), its ``variance``, and ``covered``,
+    the share of the mix whose categories the group has. The mean uses only these categories."""
 
     mean: Floats
     variance: Floats
@@ -193,10 +193,10 @@ class Standardised:
 def cells_of(
     group: Ints, category: Ints, document: Ints, score: Floats, shape: tuple[int, int]
 ) -> Cells:
-    """Count examples into ``shape`` = (G, K) cells, without examples of a group below 0."""
-    inside = group >= 0
-    group, category, document = (x[inside] for x in (group, category, document))
-    score = score[inside]
+    """Count examples in ``shape`` = (G, K) cells; examples with a negative group are left out."""
+    in_group = group >= 0
+    group, category, document = (x[in_group] for x in (group, category, document))
+    score = score[in_group]
     count = shape[0] * shape[1]
     cell = group * shape[1] + category
     distinct = cell if _alone(document) else _distinct(document * count + cell)[1] % count
@@ -208,10 +208,10 @@ def cells_of(
 
 
 def standardise(cells: Cells, mix: Floats, least_documents: int) -> Standardised:
-    """Each group's mean at the mix ``mix`` (K, sums to 1).
+    """Return each group's mean at the category mix ``mix`` (K, sums to 1).
 
-    A category with fewer than ``least_documents`` documents in a group (at least 2, or it has no
-    variance) is left out there, and the others' shares are enlarged alike.
+    In each group, a category with fewer than ``least_documents`` documents is left out and the
+    shares of the others are scaled up. At least 2 are needed for a variance.
     """
     used = (cells.documents >= max(least_documents, 2)) & (mix > 0)
     weights = np.where(used, mix, 0.0)
@@ -219,7 +219,7 @@ def standardise(cells: Cells, mix: Floats, least_documents: int) -> Standardised
     weights = weights / np.where(covered > 0, covered, 1.0)[:, None]
     n, documents = np.where(used, cells.n, 1.0), np.where(used, cells.documents, 2.0)
     means = np.where(used, cells.s / n, 0.0)
-    # Half a right and half a wrong document more, so that cells that agree are not certain.
+    # Adds half a right and half a wrong document, so that unanimous cells have a variance.
     doubt = 0.5 * ((1.0 - means) ** 2 + means**2) / documents**2
     at = cells.group, cells.category
     factor = weights / n * np.sqrt(documents / (documents - 1.0))
@@ -231,7 +231,7 @@ def standardise(cells: Cells, mix: Floats, least_documents: int) -> Standardised
 
 
 def _squares(influence: Floats, cells: Cells, groups: int) -> Floats:
-    """Sums over a group's documents of the squared sum of their examples' influence."""
+    """Return, per group, the sum over documents of the squared sum of their examples' influence."""
     unit, at = cells.group, influence
     if not _alone(cells.document):
         place, keys = _distinct(cells.document * groups + unit)
@@ -241,7 +241,7 @@ def _squares(influence: Floats, cells: Cells, groups: int) -> Floats:
 
 
 def _distinct(keys: Ints) -> tuple[Ints, Ints]:
-    """Each key's number, and the distinct keys; by hashing, many times faster than by sorting."""
+    """Return each key's number, and the distinct keys; hashing is much faster than sorting."""
     import pandas as pd
 
     numbers, distinct = pd.factorize(keys)
@@ -249,5 +249,5 @@ def _distinct(keys: Ints) -> tuple[Ints, Ints]:
 
 
 def _alone(document: Ints) -> bool:
-    """Whether no document has two examples."""
+    """Return whether every document has a single example."""
     return not len(document) or int(np.bincount(document).max()) == 1

@@ -1,5 +1,5 @@
-"""One file per command, by its name; `sharing` has those whose files leave the store.
+"""One module per command, named after it.
 
-Belongs here: options, and what is printed.
-Does not belong here: helpers that several commands share (the folder above).
+Belongs here: options and printed output.
+Does not belong here: helpers that several commands share (they are in the parent package).
 """

@@ -1,4 +1,4 @@
-"""`analyze`: scores that were measured elsewhere, or a log of them, to verdict and report."""
+"""`analyze`: verdict and report for scores or logs measured by other tools."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _what = together(
     click.option(
         "--aggregated",
         is_flag=True,
-        help="FILE is a table of means: length_tokens, mean, n; base_score and threshold.",
+        help="FILE is a table of means: length_tokens, mean, n, base_score and threshold.",
     ),
     click.option(
         "--scale",
@@ -44,8 +44,8 @@ _what = together(
         metavar="MAX",
         help="Scores are 0..MAX, e.g. 100 for percentages (default: 1).",
     ),
-    click.option("--model", metavar="NAME", help="Only this model, or a name for the only one."),
-    click.option("--by", type=click.Choice(["model"]), help="Analyse each model by itself."),
+    click.option("--model", metavar="NAME", help="Analyse only this model, or name the only one."),
+    click.option("--by", type=click.Choice(["model"]), help="Analyse each model separately."),
     click.option("--pool", is_flag=True, help="Treat the files as one measurement, not one each."),
 )
 _how = together(
@@ -58,18 +58,18 @@ _how = together(
         "--assumption",
         type=click.Choice(["falling", "any"]),
         default="falling",
-        help="any: the cap holds for drops that recover at longer lengths, too (default: falling).",
+        help="any: the cap also holds for drops that recover at longer lengths (default: falling).",
     ),
     share_option(
         "--confidence", "Confidence of the cap and every interval (default: .95).", default="0.95"
     ),
     chance_option,
-    count_option("--window", 1, MOST_TOKENS, "The model's own window.", metavar="TOKENS"),
+    count_option("--window", 1, MOST_TOKENS, "The model's context window.", metavar="TOKENS"),
     ttft_limit_option,
     click.option(
         "--quick",
         is_flag=True,
-        help="Only verdict and cap: no sensitivity, no outlook on more data.",
+        help="Compute only verdict and cap: no sensitivity, no outlook on more data.",
     ),
 )
 _where = together(
@@ -77,9 +77,9 @@ _where = together(
         "--json",
         "target",
         metavar="FILE_OR_DIR",
-        help="Write the results for machines: into a file, or one each into a folder; - prints.",
+        help="Write machine-readable results to a file, or one file each to a folder; - prints.",
     ),
-    folder_option("--out", "Write report.html, report.md, report.png and report.json into it."),
+    folder_option("--out", "Folder for report.html, report.md, report.png and report.json."),
     debug_option,
 )
 
@@ -109,15 +109,15 @@ def analyze(
     target: str | None,
     out: Path | None,
 ) -> None:
-    """Find the verdict and safe cap of existing scores: CSV, TSV, JSON Lines, JSON or Parquet.
+    """Find the verdict and safe cap for existing scores: CSV, TSV, JSON Lines, JSON or Parquet.
 
-    A row of FILE is an answer: length_tokens and score, and document_id, example_id, replicate,
-    model, failure, ttft_ms and the like where they are known; --columns maps columns of other
-    names. Or FILE is a log of inspect_ai, lm-evaluation-harness, OpenCompass, HELM, HELMET,
-    LongBench or BABILong, recognised by its content.
+    Each row of FILE is an answer with length_tokens and score, and optionally document_id,
+    example_id, replicate, model, failure, ttft_ms and others; --columns maps other column names.
+    FILE may also be a log of inspect_ai, lm-evaluation-harness, OpenCompass, HELM, HELMET,
+    LongBench or BABILong, which is recognised by its content.
     """
     if model is not None and by is not None:
-        raise click.UsageError("--model takes one model and --by each: choose one of the two")
+        raise click.UsageError("--model selects one model and --by splits by model: choose one")
     if pool and aggregated:
         raise click.UsageError("--pool takes single answers, not tables of means")
     if ttft_limit is not None and aggregated:
@@ -174,7 +174,7 @@ def _print(done: Sequence[Analyzed]) -> None:
 
     for item in done:
         click.echo(risk_report(item.result))
-        if item.answers is None:  # a table of means: only what is certain
+        if item.answers is None:  # a table of means allows only these definitions
             click.echo("\n".join(["", *definition_lines(item.result)]))
         for warning in item.result.warnings:
             click.echo(f"Note: {sentence(warning)}")
@@ -192,7 +192,7 @@ def _report(
     names = [item.result.model for item in done]
     answers = [item.answers for item in done if item.answers is not None]
     records = None
-    # Answers belong to a model by its name: where two files share one, nothing tells them apart.
+    # Answers are matched to models by name, so two results of the same name cannot be separated.
     if answers and len(set(names)) == len(names):
         import pandas as pd
 

@@ -1,6 +1,6 @@
-"""`answers`: the evidence behind a number, answer by answer.
+"""`answers`: the evidence behind a result, answer by answer.
 
-For other programs (JSON lines, CSV) answers are complete, and given back exactly as they were.
+JSON lines and CSV, for other programs, hold complete answers exactly as recorded.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from contextcliff_dagster.sampling.draw_manifest import CONTROLS
 
 _FORMATS = ("table", "jsonl", "csv")
 _WIDTH = 120
-"""Columns of a table that goes into a file or a pipe."""
+"""Width in characters of a table written to a file or a pipe."""
 
 
 _CHOICE = together(
-    click.option("--wrong", is_flag=True, help="Only wrong answers."),
-    click.option("--right", is_flag=True, help="Only right answers."),
+    click.option("--wrong", is_flag=True, help="List only wrong answers."),
+    click.option("--right", is_flag=True, help="List only right answers."),
     click.option(
         "--failure",
         "failures",
         multiple=True,
         type=click.Choice([tag.value for tag in FailureTag]),
         metavar="TAG",
-        help="Only answers with this failure tag, e.g. hallucination; repeatable.",
+        help="List only answers with this failure tag, e.g. hallucination; repeatable.",
     ),
     click.option(
         "--bin", "bins", multiple=True, metavar="BIN", help="Only this length bin; repeatable."
@@ -49,10 +49,10 @@ _CHOICE = together(
         "--control",
         type=click.Choice(CONTROLS),
         metavar="NAME",
-        help="The answers of a control (no_context, oracle) instead.",
+        help="List the answers of a control (no_context, oracle) instead.",
     ),
     click.option(
-        "--limit", type=click.IntRange(1, 1_000_000_000), metavar="N", help="The first N of them."
+        "--limit", type=click.IntRange(1, 1_000_000_000), metavar="N", help="List only the first N."
     ),
 )
 
@@ -60,12 +60,12 @@ _CHOICE = together(
 @click.command()
 @click.argument("study")
 @gathered_as("wanted", Wanted, _CHOICE)
-@click.option("--campaign", metavar="NAME", help="This campaign (default: the newest answered).")
+@click.option("--campaign", metavar="NAME", help="Campaign to list (default: the newest answered).")
 @click.option(
     "--format",
     "form",
     type=click.Choice(_FORMATS),
-    help="Default: by the ending of --output, else a table.",
+    help="Output format (default: by the suffix of --output, else a table).",
 )
 @click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE.")
 @common_options
@@ -77,16 +77,16 @@ def answers(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """List the answers of STUDY: question, accepted, got, score, failure tag, length of the
-    document, and position (AT) of the evidence in it.
+    """List the answers of STUDY: question, accepted answers, reply, score, failure tag, document
+    length, and the position of the evidence in the document (AT).
 
-    Sorted by bin, then length; makes no call. JSONL and CSV hold the whole texts.
+    Answers are sorted by bin, then length; no call is made. JSONL and CSV hold the full texts.
     """
     if wanted.wrong + wanted.right + bool(wanted.failures) > 1:
         raise StudyError("--wrong, --right and --failure exclude each other; choose one of them.")
     if as_json and form is not None and output is None:
         raise StudyError(
-            "--json prints one JSON object, so --format does not apply; leave one of the two out."
+            "--json prints one JSON object, so --format does not apply; use only one of them."
         )
     chosen = choose_study(StudyOptions(study))
     with answered_campaign(chosen, campaign) as run:
@@ -117,7 +117,7 @@ def _print(found: ChosenAnswers, form: str, where: dict[str, str]) -> None:
 def _write(
     found: ChosenAnswers, file: Path, form: str | None, where: dict[str, str], *, as_json: bool
 ) -> None:
-    """Raises StoreError where the file cannot be written."""
+    """Write the answers to ``file``; raise StoreError if that fails."""
     from contextcliff_dagster.store import atomic_path
 
     form = form or next((suffix for suffix in _FORMATS if file.suffix == f".{suffix}"), "table")
@@ -172,7 +172,7 @@ _BEGINS_FORMULA = frozenset("=+-@\t\r\n＝＋－＠")
 def as_json_line(row: Mapping[str, Any]) -> str:
     """Return ``row`` as one line of JSON.
 
-    What would move a terminal's cursor, or end a line for some readers, is escaped as JSON can.
+    Characters that move a terminal's cursor, or end a line for some readers, are escaped.
     """
     text = json.dumps(row, ensure_ascii=False, allow_nan=False)
     return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
@@ -181,9 +181,9 @@ def as_json_line(row: Mapping[str, Any]) -> str:
 def csv_lines(rows: Iterator[Mapping[str, Any]], names: list[str]) -> Iterator[str]:
     """Yield the header and ``rows`` as lines of CSV (RFC 4180), without line ends.
 
-    Null is an empty field, an empty text ``""``, a list JSON. A text that a spreadsheet would take
-    for a formula gets an apostrophe in front, and so does one that begins with an apostrophe: who
-    takes one leading apostrophe from each text has what was there.
+    Null becomes an empty field, an empty text ``""``, a list JSON. A text that a spreadsheet would
+    read as a formula gets a leading apostrophe, and so does one that begins with an apostrophe:
+    removing one leading apostrophe from each text restores the original.
     """
     yield ",".join(map(_quoted, names))
     for row in rows:

@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 @kept_campaign_option
 @common_options
 def export(study: str, file: Path, campaign: str | None, as_json: bool) -> None:
-    """Write STUDY with its sample and its own recorded calls into FILE."""
+    """Write STUDY with its sample and its own recorded calls to FILE."""
     from contextcliff_dagster.archive.study import export_study
     from contextcliff_dagster.experiments.lookup import asked_keys
     from contextcliff_dagster.experiments.restore import kept_lists
     from contextcliff_dagster.studies import find_study
 
     store, chosen = Store.default(), find_study(study)
-    asked = partial(asked_keys, chosen, store)
-    kept = kept_lists(chosen, store)
-    summary = export_study(store, chosen, file, campaign=campaign, asked=asked, documents=kept)
-    documents = sum(len(listed.rows) for listed in kept.values())
-    held = count(documents, "document") if documents else count(summary.examples, "example")
+    keys = partial(asked_keys, chosen, store)
+    lists = kept_lists(chosen, store)
+    summary = export_study(store, chosen, file, campaign=campaign, asked=keys, documents=lists)
+    documents = sum(len(listed.rows) for listed in lists.values())
+    size = count(documents, "document") if documents else count(summary.examples, "example")
     text = (
-        f"{file} holds study {summary.study}: {held}, "
+        f"{file} holds study {summary.study}: {size}, "
         f"{count(summary.answers, 'answer')} of {count(len(summary.campaigns), 'campaign')}, "
         f"{summary.bytes / 1e6:.1f} MB, sha256 {summary.sha256}"
     )
@@ -50,12 +50,12 @@ def export(study: str, file: Path, campaign: str | None, as_json: bool) -> None:
 @click.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--name", metavar="NAME", help="Call the study NAME here.")
-@click.option("--adopt", is_flag=True, help="Take its answers for measured: none is bought again.")
+@click.option("--adopt", is_flag=True, help="Let measurements reuse the imported answers.")
 @common_options
 def import_(file: Path, name: str | None, adopt: bool, as_json: bool) -> None:
-    """Bring the study of FILE into this store; `report` then rebuilds its results.
+    """Import the study of FILE into this store; `report` then rebuilds its results.
 
-    Measuring takes no answer of FILE for its own, unless --adopt is given.
+    Measurements reuse the answers of FILE only with --adopt.
     """
     from contextcliff_dagster.archive.study import import_study
     from contextcliff_dagster.experiments.restore import restore
@@ -76,9 +76,9 @@ def import_(file: Path, name: str | None, adopt: bool, as_json: bool) -> None:
         f"{count(len(summary.campaigns), 'campaign')} for ${summary.usd:,.4f}, "
         f"{summary.new_answers:,} of them new. "
         + (
-            "Measurements take them for their own, and reports name the file. "
+            "Measurements reuse them, and reports name the file. "
             if adopt
-            else "Only the study's reports read them; with --adopt measurements do, too. "
+            else "Only the study's reports read them; with --adopt, measurements reuse them too. "
         )
         + f"See it with `contextcliff report {summary.study}"
         f"{_other_models(study, summary.campaigns, store)}`."
@@ -87,8 +87,8 @@ def import_(file: Path, name: str | None, adopt: bool, as_json: bool) -> None:
 
 
 def _other_models(study: Study, campaigns: Sequence[str], store: Store) -> str:
-    """The options by which `report` finds models that are none of the study's own; "" where the
-    newest campaign has measured one of these."""
+    """Return the options by which `report` finds the newest campaign's models if none of them is
+    in the study; otherwise ""."""
     from contextcliff_dagster.experiments.common.study_run import open_ledger
 
     if not campaigns:

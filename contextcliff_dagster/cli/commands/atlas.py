@@ -1,4 +1,4 @@
-"""`atlas`: published results of others, as a static site of tables."""
+"""`atlas`: published results of others as tables and a static site."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from contextcliff_dagster.contracts import StoreError
 
 @click.group()
 def atlas() -> None:
-    """What published outcomes say about the safe context of models."""
+    """Show what published results say about the safe context of models."""
 
 
 @atlas.command()
 @click.argument("sources", metavar="SOURCES", type=click.Path(path_type=Path))
-@folder_option("--tables", "Folder of the tables of outcomes (default: SOURCES).")
-@folder_option("--output", "Folder of the site.", default=Path("atlas"), show_default=True)
+@folder_option("--tables", "Folder with the tables of results (default: SOURCES).")
+@folder_option("--output", "Folder for the site.", default=Path("atlas"), show_default=True)
 @common_options
 def build(sources: Path, tables: Path | None, output: Path, as_json: bool) -> None:
-    """Make a static site of tables of outcomes, one row an answer.
+    """Build a static site from tables of results with one row per answer.
 
-    SOURCES is a folder of YAML files that say what each table is (docs/atlas.md). Results are kept
-    in the site's folder: what did not change is not analysed again. Makes no call.
+    SOURCES is a folder of YAML files that describe each table (docs/atlas.md). Results are kept in
+    the site's folder, so that unchanged tables are not analysed again. Makes no call.
     """
     from contextcliff_dagster.atlas.results import Kept, pairs_of, result_of
     from contextcliff_dagster.atlas.series import series_of
@@ -76,7 +76,7 @@ def build(sources: Path, tables: Path | None, output: Path, as_json: bool) -> No
 @click.argument("model", metavar="MODEL")
 @common_options
 def show(model: str, as_json: bool) -> None:
-    """What published outcomes say about MODEL, or all models whose names contain it."""
+    """Show what published results say about MODEL, or all models whose names contain it."""
     from contextcliff_dagster.atlas.results import known_of
     from contextcliff_dagster.atlas.series import unit_words
     from contextcliff_dagster.contracts import Verdict

@@ -1,4 +1,4 @@
-"""`baseline`: which campaign later ones are compared with, and whether the newest is as good."""
+"""`baseline`: pin the campaign that later ones are compared with, and check the newest."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def baseline_check(study: str, campaign: str | None, as_json: bool) -> None:
     store, chosen, _ = _watched(study)
     name = profiled_campaign(store, chosen.name, campaign)
     if campaign is None and (newer := newest_campaign(store, chosen.name)) not in (None, name):
-        said = f"Campaign {newer} has no profile to judge; measure it with `contextcliff profile "
+        text = f"Campaign {newer} has no profile to judge; measure it with `contextcliff profile "
         print_either(
-            {"campaign": newer, "sentence": said}, f"{said}{chosen.name}`.", as_json=as_json
+            {"campaign": newer, "sentence": text}, f"{text}{chosen.name}`.", as_json=as_json
         )
         raise click.exceptions.Exit(NOT_JUDGED)
     regression = _judged(chosen, store, name)
@@ -76,9 +76,9 @@ def baseline_check(study: str, campaign: str | None, as_json: bool) -> None:
 @click.option("--reason", required=True, help="Why it was a false alarm; kept and reported.")
 @common_options
 def baseline_dismiss(study: str, campaign: str, reason: str, as_json: bool) -> None:
-    """Take back the alarm of a CAMPAIGN of STUDY that was a false one.
+    """Dismiss the alarm of a CAMPAIGN of STUDY as a false one.
 
-    It passes from now on, and counts among the runs that show how answers vary.
+    The campaign passes from now on, and counts among the runs that show how answers vary.
     """
     from contextcliff_dagster.experiments.length_profile.regression import (
         dismiss_alarm,
@@ -92,10 +92,10 @@ def baseline_dismiss(study: str, campaign: str, reason: str, as_json: bool) -> N
 
 
 def _watched(study: str) -> tuple[Store, Study, Baseline]:
-    """The store, the study and its baseline.
+    """Return the store, the study and its baseline.
 
     Raises:
-        StudyError: it has none.
+        StudyError: the study has no baseline.
     """
     from contextcliff_dagster.experiments.length_profile.regression import require_baseline
     from contextcliff_dagster.studies import find_study
@@ -105,7 +105,7 @@ def _watched(study: str) -> tuple[Store, Study, Baseline]:
 
 
 def _judged(study: Study, store: Store, campaign: str) -> Regression:
-    """A campaign against the baseline, with what changed of its models."""
+    """Compare a campaign with the baseline, and list changes of its models."""
     from contextcliff_dagster.experiments.common.preparation import load_frozen
     from contextcliff_dagster.experiments.common.study_run import open_ledger
     from contextcliff_dagster.experiments.length_profile.regression import (
@@ -119,10 +119,10 @@ def _judged(study: Study, store: Store, campaign: str) -> Regression:
 
 
 def end_with(regression: Regression, *, as_json: bool, page: Path | None = None) -> None:
-    """Print how a campaign compares with the baseline, and where its ``page`` is.
+    """Print how a campaign compares with the baseline, and the path of its ``page``.
 
     Raises:
-        click.exceptions.Exit: 3, a model has shrunk; 4, none has and one could not be judged.
+        click.exceptions.Exit: 3 if a model has shrunk; 4 if none has but one could not be judged.
     """
     result, words = regression.to_dict(), regression.sentence
     if page is not None:

@@ -1,4 +1,4 @@
-"""`calibrate`: how often this design would err, by simulation, before anything is spent."""
+"""`calibrate`: simulated error rates of a design, before any money is spent."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 _WORTH_A_PROCESS = 10
-"""Simulations that take longer than starting a process."""
+"""Number of simulations from which another process pays off."""
 
 
 def _questions(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> tuple[int, int] | None:
-    """``4`` or ``1-8``."""
+    """Parse a number or a range of questions, ``4`` or ``1-8``."""
     if value is None:
         return None
     low, _, high = value.partition("-")
@@ -35,7 +35,7 @@ def _questions(
     except ValueError:
         least = most = 0
     if not 1 <= least <= most <= 1_000:
-        raise click.BadParameter(f"{value!r} is no number of questions; write 4 or 1-8", ctx, param)
+        raise click.BadParameter(f"{value!r} is not a question count; use 4 or 1-8", ctx, param)
     return least, most
 
 
@@ -52,7 +52,7 @@ _design = together(
         help="Questions per document, e.g. 4 or 1-8.",
     ),
     click.option(
-        "--score", type=click.Choice(["binary", "graded"]), help="Scores: 0 or 1, or between."
+        "--score", type=click.Choice(["binary", "graded"]), help="Scores: 0 or 1, or any between."
     ),
     click.option(
         "--correlation",
@@ -74,7 +74,7 @@ _how = together(
         default=500,
         show_default=True,
         metavar="N",
-        help="Samples to simulate in all.",
+        help="Total number of simulated samples.",
     ),
     share_option(
         "--tolerance",
@@ -94,7 +94,7 @@ _how = together(
         "--jobs",
         type=click.IntRange(1, 256),
         metavar="N",
-        help="Processes (default: one a core); the result does not depend on it.",
+        help="Processes (default: one per core); the result does not depend on it.",
     ),
 )
 
@@ -119,10 +119,10 @@ def calibrate(
     jobs: int | None,
     as_json: bool,
 ) -> None:
-    """Simulate a design on curves of known truth: false alarms, unsafe caps, power.
+    """Simulate a design on known curves to estimate false alarms, unsafe caps and power.
 
-    With STUDY, simulates its frozen sample, estimates scores from its records where there are
-    any, and keeps the result for its report. Makes no call.
+    With STUDY, simulates its frozen sample, estimates scores from its records if there are any,
+    and keeps the result for its report. Makes no call.
     """
     from contextcliff_dagster.analysis.design.error_rates import calibrate as simulate
     from contextcliff_dagster.experiments.length_profile.simulated_design import (
@@ -173,7 +173,7 @@ def calibrate(
 
 
 def _settings(study: Study | None, **given: float | None) -> AnalysisSettings:
-    """Return the study's settings, or the defaults, updated by those that are ``given``."""
+    """Return the study's settings, or the defaults, updated by those ``given`` (not None)."""
     from contextcliff_dagster.analysis.records import AnalysisSettings
 
     settings = AnalysisSettings() if study is None else study.analysis_settings()
@@ -201,6 +201,6 @@ def _print(result: dict[str, Any], took: float) -> None:
     click.echo()
     print_table(TABLE_COLUMNS, table_rows(result))
     click.echo(
-        f"\n{conclusion(result)}\n{result['simulations']:,} simulations, {duration(took)}; limits "
-        "in brackets are 95% and cover the simulation alone, caps medians and quartiles."
+        f"\n{conclusion(result)}\n{result['simulations']:,} simulations, {duration(took)}; "
+        "brackets are 95% limits of the simulation error; caps are medians and quartiles."
     )

@@ -1,4 +1,4 @@
-"""`compare`: two models, campaigns or studies against each other, from what is measured."""
+"""`compare`: compare two models, campaigns or studies by their measured answers."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     metavar="NAME",
     default=DEFAULT_STUDY,
     show_default=True,
-    help="Study of an A or B that names none.",
+    help="Study for an A or B without one.",
 )
 @click.option(
     "--campaign",
     metavar="NAME",
-    help="Campaign of an A or B that names none (default: the newest).",
+    help="Campaign for an A or B without one (default: the newest).",
 )
-@folder_option("--out", "Folder of the files (default: in the store).")
+@folder_option("--out", "Folder for the report files (default: in the store).")
 @chance_option
 @log_options
 @common_options
@@ -57,11 +57,11 @@ def compare(
     log: LogOptions,
     as_json: bool,
 ) -> None:
-    """Compare two measurements, paired by example where they share any; makes no call.
+    """Compare two measurements, paired by example if they share any; makes no call.
 
-    A and B are [STUDY:]MODEL[@CAMPAIGN], e.g. my-model@2026-11-01 my-model@2026-11-21, or files of
-    scores or logs of other tools as `analyze` reads them, FILE or FILE:MODEL (with --chance; a
-    study has its own). Of a KV policy and the whole cache of the same model, the whole cache is A.
+    A and B are [STUDY:]MODEL[@CAMPAIGN], e.g. my-model@2026-11-01 my-model@2026-11-21, or FILE or
+    FILE:MODEL for scores and logs that `analyze` reads (--chance applies only to files). When a KV
+    policy is compared with the whole cache of the same model, the whole cache is always A.
     """
     from contextcliff_dagster.analysis.comparison import compare as compare_measured
     from contextcliff_dagster.analysis.comparison import whole_cache_first
@@ -73,13 +73,13 @@ def compare(
         score_file(text, log, chance) or resolve(text, store, study, campaign) for text in (a, b)
     ]
     names = [ref.name(refs) for ref in refs]
-    one, other = (ref.measured(store, name) for ref, name in zip(refs, names, strict=True))
-    if whole_cache_first(one, other):
-        refs, names, one, other = refs[::-1], names[::-1], other, one
-    first = refs[0]
-    notes = notes_on(one, other, same=refs[0] == refs[1])
-    result = compare_measured(one, other, first.bins(store), first.settings(), notes=notes)
-    files = write_comparison(result, out or first.folder(store, names), (one.cliffs, other.cliffs))
+    side_a, side_b = (ref.measured(store, name) for ref, name in zip(refs, names, strict=True))
+    if whole_cache_first(side_a, side_b):
+        refs, names, side_a, side_b = refs[::-1], names[::-1], side_b, side_a
+    ref, caps = refs[0], (side_a.cliffs, side_b.cliffs)
+    notes = notes_on(side_a, side_b, same=refs[0] == refs[1])
+    result = compare_measured(side_a, side_b, ref.bins(store), ref.settings(), notes=notes)
+    files = write_comparison(result, out or ref.folder(store, names), caps)
     if as_json:
         from contextcliff_dagster.contracts.results import to_json
 
@@ -101,7 +101,7 @@ class Ref:
     campaign: str
 
     def name(self, both: Sequence[Ref | ScoreFile]) -> str:
-        """Name the model, with what distinguishes it from the other one."""
+        """Return the model's name, with study and campaign if these differ between the two."""
         name = self.model
         refs = [ref for ref in both if isinstance(ref, Ref)]
         if len({ref.study.name for ref in refs}) > 1:
@@ -119,12 +119,12 @@ class Ref:
         return self.study.analysis_settings()
 
     def folder(self, store: Store, names: Sequence[str]) -> Path:
-        """Return the folder of a comparison with this as A."""
+        """Return the store folder of a comparison with this measurement as A."""
         folder = store.study_dir(self.study.name) / "comparisons"
         return folder / slug("-vs-".join(slug(name) for name in names))
 
     def measured(self, store: Store, name: str) -> Measured:
-        """Return records and result."""
+        """Return the records and the result."""
         from contextcliff_dagster.analysis.comparison import Measured
         from contextcliff_dagster.experiments.common.preparation import load_frozen
         from contextcliff_dagster.experiments.common.records import read_records
@@ -152,14 +152,14 @@ class ScoreFile:
     chance: float
 
     def name(self, both: Sequence[Ref | ScoreFile]) -> str:
-        """Name the model if one of the file is selected, else the file."""
+        """Return the selected model's name, or the file's if none is selected."""
         if self.model is None:
             return self.path.name
         files = {ref.path for ref in both if isinstance(ref, ScoreFile)}
         return f"{self.path.name}:{self.model}" if len(files) > 1 else self.model
 
     def bins(self, _: Store) -> Sequence[LengthBin]:
-        """Return no bins: deciles are taken."""
+        """Return no bins, so that deciles are used."""
         return []
 
     def settings(self) -> AnalysisSettings:
@@ -169,11 +169,11 @@ class ScoreFile:
         return AnalysisSettings(second_opinions=False, chance=self.chance)
 
     def folder(self, _: Store, __: Sequence[str]) -> Path:
-        """Return a folder in the working folder: a file belongs to no study of the store."""
+        """Return a folder in the working directory, because a file has no study in the store."""
         return Path("comparison")
 
     def measured(self, _: Store, name: str) -> Measured:
-        """Records and result.
+        """Return the records and the result.
 
         Raises:
             ScoreFileError: the file cannot be used, or it holds several models.
@@ -191,7 +191,7 @@ class ScoreFile:
 
 
 def score_file(text: str, log: LogOptions, chance: float = 0.0) -> ScoreFile | None:
-    """Return the file that ``text`` names (FILE or FILE:MODEL); None where it names none."""
+    """Return the file that ``text`` names (FILE or FILE:MODEL), or None."""
     if text.partition(":")[0].endswith((".yaml", ".yml")):
         return None
     path, _, model = text.partition(":")
@@ -199,8 +199,8 @@ def score_file(text: str, log: LogOptions, chance: float = 0.0) -> ScoreFile | N
     if whole.is_file() or not (model and part.is_file()):
         from contextcliff_dagster.score_files.columns import FORMATS, PACKED
 
-        called_so = whole.suffix.lower() in (*FORMATS, *PACKED)
-        return ScoreFile(whole, None, log, chance) if whole.is_file() or called_so else None
+        has_suffix = whole.suffix.lower() in (*FORMATS, *PACKED)
+        return ScoreFile(whole, None, log, chance) if whole.is_file() or has_suffix else None
     return ScoreFile(part, model, log, chance)
 
 
@@ -210,19 +210,19 @@ def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
     A model's own name may hold ``:`` and ``@``: the longest reading as a model wins.
 
     Raises:
-        StudyError: nothing measured is called so; the sentence lists what there is.
+        StudyError: no measurement has that name; the message lists the existing ones.
     """
     from contextcliff_dagster.cli.study_selection import profiled_campaign, profiled_campaigns
     from contextcliff_dagster.experiments.common.preparation import as_drawn
     from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
     from contextcliff_dagster.studies import find_study, read_studies
 
-    head, colon, rest = text.partition(":")
+    head, colon, tail = text.partition(":")
     studies, broken = read_studies()
     names = {*studies, *(broken_study.name for broken_study in broken)}
     named = colon and (head in names or head.endswith((".yaml", ".yml")))
-    # A study of that name comes second: a model may be called so, too.
-    readings = [(study, text)] + ([(head, rest)] if named else [])
+    # A study of that name comes second, because a model may have the same name.
+    readings = [(study, text)] + ([(head, tail)] if named else [])
     known: list[str] = []
     for study_name, words in readings:
         chosen = as_drawn(find_study(study_name), store)
@@ -240,7 +240,7 @@ def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
             f"No measurement is called {text!r}: study {study!r} has no such model, and there is "
             f"no study {head!r}; there are {', '.join(known or sorted(names))}."
         )
-    if not known:  # that there is no campaign is then the reason
+    if not known:  # raises, because there is no campaign
         profiled_campaign(store, find_study(readings[-1][0]).name)
     raise StudyError(
         f"No measurement is called {text!r}; there are {', '.join(dict.fromkeys(known))} "
@@ -249,12 +249,12 @@ def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
 
 
 def notes_on(one: Measured, other: Measured, *, same: bool) -> list[str]:
-    """Return caveats of the two sides; ``same``: they are one measurement."""
+    """Return caveats about the two sides; ``same``: they are the same measurement."""
     if same:
         return ["A and B are the same measurement."]
     notes = [
-        f"The report of {side.name} is by an earlier method ({earlier}); its cap here is what the "
-        "present one makes of its records."
+        f"The report of {side.name} used an earlier method ({earlier}); its cap here is computed "
+        "from its records by the current method."
         for side in (one, other)
         if side.cliffs and (earlier := side.cliffs.provenance.get("earlier_method"))
     ]
@@ -267,7 +267,7 @@ def notes_on(one: Measured, other: Measured, *, same: bool) -> list[str]:
     counts = [(side.cliffs and side.cliffs.tokenizer) or "" for side in (one, other)]
     if all(counts) and counts[0] != counts[1]:
         notes.append(
-            f"{one.name} counts tokens with {counts[0]}, {other.name} with {counts[1]}: where "
-            "examples are shared, lengths are A's."
+            f"{one.name} counts tokens with {counts[0]}, {other.name} with {counts[1]}; shared "
+            "examples use A's lengths."
         )
     return notes

@@ -1,4 +1,4 @@
-"""`doctor`: what is installed, reachable and writable, and what to do about the rest."""
+"""`doctor`: checks of what is installed, reachable and writable, with advice on faults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from contextcliff_dagster.cli.options import common_options
 from contextcliff_dagster.contracts import ContextCliffError, EngineError
 from contextcliff_dagster.store import PACKAGE, Store
 
-# A finding that breaks nothing is a note; "fault" is its word in the JSON for programs.
+# A finding that breaks nothing is a "note"; one that must be fixed is a "fault".
 State = Literal["ok", "note", "fault"]
 _MARKS: dict[State, str] = {"ok": "ok", "note": "--", "fault": "XX"}
 _LOW_DISK = 1 << 30
@@ -29,7 +29,7 @@ _REACH_SECONDS = 5.0
 
 
 class Finding(NamedTuple):
-    """One thing looked at, whether it works, and a sentence about it."""
+    """The subject of one check, its state, and a sentence about it."""
 
     what: str
     state: State
@@ -60,9 +60,7 @@ def doctor(offline: bool, as_json: bool) -> None:
         print_json([{"what": f.what, "state": f.state, "said": f.text} for f in findings])
     else:
         print_table(("", "WHAT", "FINDING"), [(_MARKS[f.state], f.what, f.text) for f in findings])
-        click.echo(
-            f"\n{broken} marked XX must be fixed first." if broken else "\nAll checks passed."
-        )
+        click.echo(f"\nFix the {broken} marked XX first." if broken else "\nAll checks passed.")
     if broken:
         raise click.exceptions.Exit(USER_ERROR)
 
@@ -84,9 +82,9 @@ def _installed() -> list[Finding]:
         advice = f"{python} is not supported: use 3.11, 3.12 or 3.13"
         findings.append(Finding("python", "fault", advice))
     for name in ("dagster", "dagster-webserver", "aiohttp", "tiktoken"):
-        known = version(name)
+        found = version(name)
         advice = "not installed: install contextcliff-dagster again"
-        findings.append(Finding(name, "ok" if known else "fault", known or advice))
+        findings.append(Finding(name, "ok" if found else "fault", found or advice))
     engines = BUILT_IN.values()
     optional = {
         "torch": "trains the reference models",
@@ -94,9 +92,9 @@ def _installed() -> list[Finding]:
         "genai-prices": "knows prices of public endpoints (extra: prices)",
     }
     for name, use in optional.items():
-        known = version(name)
+        found = version(name)
         advice = f"not installed; {use}, nothing else needs it"
-        findings.append(Finding(name, "ok" if known else "note", known or advice))
+        findings.append(Finding(name, "ok" if found else "note", found or advice))
     return [*findings, _kvpress()]
 
 
@@ -107,14 +105,14 @@ def _kvpress() -> Finding:
         return Finding("kvpress", "ok", f"{kv_versions('')['kvpress']}, {kv_python()}")
     except EngineError:
         use = "compresses KV caches (`make install-kv`), nothing else needs it"
-        return Finding("kvpress", "note", f"no environment of its own; {use}")
+        return Finding("kvpress", "note", f"its environment is not installed; {use}")
 
 
 def _extensions() -> list[Finding]:
-    """Experiments of extensions, and why one could not be imported."""
+    """Check that the experiments of extensions can be imported."""
     from contextcliff_dagster.contracts.extensions import extensions
 
-    advice = "reinstall or remove the package that brings it"
+    advice = "reinstall or remove the package that provides it"
     return [
         Finding(f"experiment {name}", "fault", f"{extension.failure}; {advice}")
         if extension.failure
@@ -124,7 +122,7 @@ def _extensions() -> list[Finding]:
 
 
 def _engines_of_others() -> list[Finding]:
-    """Engines of other packages, where there are any."""
+    """Check the engines that other packages provide."""
     from contextcliff_dagster.inference.models.engine_table import (
         BUILT_IN,
         engine_entry_points,
@@ -163,7 +161,7 @@ def _nearest_folder(path: Path) -> Path:
 
 
 def _try_to_write(what: str, folder: Path) -> Finding:
-    """Write a byte where the first real write would go; nothing is left behind."""
+    """Check that a byte can be written in ``folder`` or its nearest parent; leave no file."""
     nearest = _nearest_folder(folder)
     point = "point --store or CONTEXTCLIFF_HOME"
     try:
@@ -176,7 +174,7 @@ def _try_to_write(what: str, folder: Path) -> Finding:
         return Finding(what, "fault", problem)
     if folder.exists() and not folder.is_dir():
         return Finding(what, "fault", f"{folder} is a file; {point} at a folder")
-    return Finding(what, "ok", str(folder) if folder.is_dir() else f"{folder} (will be made)")
+    return Finding(what, "ok", str(folder) if folder.is_dir() else f"{folder} (will be created)")
 
 
 def _models() -> str:
@@ -199,7 +197,7 @@ def _ledger() -> str:
 
     store = Store.default()
     if not store.has_ledger:
-        return f"{store.ledger} (will be made)"
+        return f"{store.ledger} (will be created)"
     with Ledger.open(store.ledger) as ledger:
         stats, damage = ledger.stats(), ledger.backend.integrity_errors()
         waits = ledger.spool.sentence()
@@ -230,9 +228,9 @@ async def _reachable() -> list[Finding]:
 
 
 async def _reach(name: str) -> Finding:
-    """Start and stop the model's engine; an endpoint that is down may not be wanted: a note.
+    """Start and stop the model's engine; report an unreachable endpoint only as a note.
 
-    One that answers, and does not have the model or anything at the base URL, is a fault.
+    An endpoint that answers but lacks the model, or serves nothing at the base URL, is a fault.
     """
     from contextcliff_dagster.inference.engines.base import open_engine
     from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
@@ -251,14 +249,14 @@ async def _reach(name: str) -> Finding:
         return Finding(what, "note", f"its key is read from {entry.api_key_env}, which is not set")
     try:
         engine = open_engine(entry)
-        if entry.spec.needs_devices or entry.spec.needs_weights:  # gigabytes: only looked at
+        if entry.spec.needs_devices or entry.spec.needs_weights:  # gigabytes: not started
             window = engine.window_tokens
-            known = f"; window {window:,} tokens" if window else ""
-            return Finding(what, "ok", f"runtime is installed, not started{known}")
+            size = f"; window {window:,} tokens" if window else ""
+            return Finding(what, "ok", f"runtime is installed, not started{size}")
         try:
             await asyncio.wait_for(engine.start(), _REACH_SECONDS)
             if isinstance(engine, OpenAIEngine) and (wrong := await address_error(entry, engine)):
-                # A shipped entry may not be wanted, and another server at its address.
+                # A shipped entry may be unused, with another server at its address.
                 shipped = load_models([SHIPPED_MODELS]).get(name) == entry
                 return Finding(what, "note" if shipped else "fault", wrong)
             window = engine.window_tokens

@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from contextcliff_dagster.cli.commands.compare import Ref
 
 _IN_THE_PAGE = (".*", "questions.png", "sensitivity.png")
-"""Files that a report's page embeds, or that its reader does not need."""
+"""Patterns of files to leave out: embedded in the report's page, or of no use to its reader."""
 
 
 @click.command()
 @click.argument(
     "paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path)
 )
-@folder_option("--output", "Folder of the site.", default=Path("gallery"), show_default=True)
+@folder_option("--output", "Folder for the site.", default=Path("gallery"), show_default=True)
 @with_answers_option
 @common_options
 def gallery(paths: tuple[Path, ...], output: Path, with_answers: bool, as_json: bool) -> None:
-    """Make a static site of exported studies: caps by model and task, each with its report.
+    """Build a static site of exported studies: caps by model and task, each with its report.
 
     PATH is a file of `contextcliff export`, or a folder of such files.
     """
@@ -53,16 +53,16 @@ def gallery(paths: tuple[Path, ...], output: Path, with_answers: bool, as_json: 
     check_folder(output, MARK, "gallery")
     files = _archives(paths)
     entries: list[Entry] = []
-    known: dict[str, Path] = {}
+    file_by_digest: dict[str, Path] = {}
     with TemporaryDirectory(prefix="contextcliff-") as unpacked:
-        made = Path(unpacked) / "reports"
+        reports = Path(unpacked) / "reports"
         for place, file in enumerate(files):
             if sys.stderr.isatty():
                 say(f"{file.name} ({place + 1} of {len(files)})")
             with file.open("rb") as content:
                 digest = file_digest(content, "sha256").hexdigest()
-            if (first := known.setdefault(digest, file)) != file:
-                say(f"Left out: {file.name} holds the same as {first.name}.")
+            if (first := file_by_digest.setdefault(digest, file)) != file:
+                say(f"Left out: {file.name} is identical to {first.name}.")
                 continue
             with dagster_log(False):
                 summary, done, store = rebuild_archive(
@@ -73,11 +73,11 @@ def gallery(paths: tuple[Path, ...], output: Path, with_answers: bool, as_json: 
                 say(f"Left out: {file.name} has no length profile, so there is no cap.")
                 continue
             name = f"{slug(done.study.name)}-{slug(done.campaign)}"
-            while (made / name).exists():
+            while (reports / name).exists():
                 name = f"{name}-{place}"
             report = store.report_dir(done.study.name, done.campaign)
-            shutil.copytree(report, made / name, ignore=shutil.ignore_patterns(*_IN_THE_PAGE))
-            for picture in (made / name).rglob("*.png"):
+            shutil.copytree(report, reports / name, ignore=shutil.ignore_patterns(*_IN_THE_PAGE))
+            for picture in (reports / name).rglob("*.png"):
                 _shrink(picture)
             folders = [f"models/{folder}/" for folder in model_folders(results)]
             entries += [
@@ -88,17 +88,17 @@ def gallery(paths: tuple[Path, ...], output: Path, with_answers: bool, as_json: 
             raise StoreError(
                 f"No study of {_named(paths)} has a length profile, so there is no cap."
             )
-        _replace(made, output / "reports")
+        _replace(reports, output / "reports")
         index = write_gallery(entries, output)
-    text = f"{len(entries)} results of {len(known)} exported studies: {index}"
+    text = f"{len(entries)} results of {len(file_by_digest)} exported studies: {index}"
     print_either({"index": str(index), "results": len(entries)}, text, as_json=as_json)
 
 
 def _archives(paths: Sequence[Path]) -> list[Path]:
-    """The exported files that ``paths`` name or hold, each once.
+    """Return the exported files that ``paths`` name or contain, without duplicates.
 
     Raises:
-        StoreError: a path is not there or is no such file, or none holds any.
+        StoreError: a path does not exist or is not an exported file, or no file was found.
     """
     from contextcliff_dagster.run.study import is_archive
 
@@ -107,12 +107,12 @@ def _archives(paths: Sequence[Path]) -> list[Path]:
         if path.is_dir():
             archives += sorted(f for f in path.iterdir() if f.is_file() and is_archive(f))
         elif not path.exists():
-            raise StoreError(f"There is no {path}.")
-        elif path.is_file() and is_archive(path):  # a pipe would be waited for
+            raise StoreError(f"{path} does not exist; check the path.")
+        elif path.is_file() and is_archive(path):  # reading a pipe would block
             archives.append(path)
         else:
             raise StoreError(
-                f"{path} is no file that `contextcliff export` writes; give such files, or a "
+                f"{path} is not a file of `contextcliff export`; give exported files, or a "
                 "folder of them."
             )
     if not archives:
@@ -124,7 +124,7 @@ def _archives(paths: Sequence[Path]) -> list[Path]:
 
 
 def _shrink(picture: Path) -> None:
-    """A palette of 64 colours, a third of the size: a site is sent around."""
+    """Reduce a picture to 64 colours, a third of its size, because sites are shared."""
     from PIL import Image
 
     with Image.open(picture) as image:
@@ -136,13 +136,13 @@ def _named(paths: Sequence[Path]) -> str:
     return ", ".join(map(str, paths))
 
 
-def _replace(made: Path, reports: Path) -> None:
-    """Put ``made`` in the place of ``reports``; the earlier ones go only once these are written."""
+def _replace(source: Path, reports: Path) -> None:
+    """Replace ``reports`` by ``source``; delete the old reports only once the new are written."""
     fresh, old = (reports.with_name(f".{reports.name}.{kind}") for kind in ("new", "old"))
     try:
-        for rest in (fresh, old):
-            shutil.rmtree(rest, ignore_errors=True)
-        shutil.copytree(made, fresh)
+        for leftover in (fresh, old):
+            shutil.rmtree(leftover, ignore_errors=True)
+        shutil.copytree(source, fresh)
         if reports.exists():
             reports.rename(old)
         fresh.rename(reports)
@@ -153,15 +153,15 @@ def _replace(made: Path, reports: Path) -> None:
 
 @click.command()
 @click.argument("model")
-@click.option("--study", metavar="NAME", help="Its study, where several have measured the model.")
+@click.option("--study", metavar="NAME", help="Study to use if several have measured the model.")
 @profiled_campaign_option
-@folder_option("--out", "Folder of the files.", default=Path("model-card"), show_default=True)
+@folder_option("--out", "Folder for the files.", default=Path("model-card"), show_default=True)
 @common_options
 def card(model: str, study: str | None, campaign: str | None, out: Path, as_json: bool) -> None:
     """Write MODEL's safe context as a block for its model card, JSON-LD and a badge; makes no call.
 
-    card.md, card.jsonld and badge.svg, of the newest profiled campaign. For a model without a
-    cap they give the reason.
+    Writes card.md, card.jsonld and badge.svg for the newest profiled campaign. For a model
+    without a cap they give the reason.
     """
     from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
     from contextcliff_dagster.reporting.model_card import (
@@ -194,10 +194,10 @@ def card(model: str, study: str | None, campaign: str | None, out: Path, as_json
 
 
 def _measured_as(model: str, store: Store, study: str | None, campaign: str | None) -> Ref:
-    """The measurement of ``model``: in ``study``, or in the only one that has it.
+    """Return the measurement of ``model`` in ``study``, or in the only study that has one.
 
     Raises:
-        StudyError: none has it, or several have.
+        StudyError: no study has measured the model, or several have.
     """
     from contextcliff_dagster.cli.commands.compare import resolve
     from contextcliff_dagster.cli.study_selection import profiled_campaigns
@@ -222,8 +222,8 @@ def _measured_as(model: str, store: Store, study: str | None, campaign: str | No
         )
     if names or {":", "@"} & set(model):
         return resolve(model, store, names[0] if names else DEFAULT_STUDY, campaign)
-    there = sorted(name for name, campaigns in measured.items() if campaigns)
-    studies = f"studies with one: {', '.join(there) or 'none'}"
+    profiled_names = sorted(name for name, campaigns in measured.items() if campaigns)
+    studies = f"studies with a profile: {', '.join(profiled_names) or 'none'}"
     of = f" in campaign {campaign!r}" if campaign else ""
     raise StudyError(
         f"No study of {store.root} has a length profile of {model!r}{of} ({studies}); see "

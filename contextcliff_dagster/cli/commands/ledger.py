@@ -1,4 +1,4 @@
-"""`ledger`: what the call ledger holds, whether it is sound, and taking things out of it."""
+"""`ledger`: inspect, verify, export, restore and prune the call ledger."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _opened(store: Store, *, read_only: bool = False) -> Iterator[Ledger]:
 @ledger.command()
 @common_options
 def stats(as_json: bool) -> None:
-    """Calls, answers, attempts, money and disk use."""
+    """Show calls, answers, attempts, money and disk use."""
     with _opened(Store.default(), read_only=True) as opened:
         sums, by_campaign = opened.stats(), opened.stats_by_campaign()
         name = opened.name
@@ -95,7 +95,7 @@ def _mb(size: int) -> str:
 @ledger.command(short_help="Check every prompt, answer, file and sum.")
 @common_options
 def verify(as_json: bool) -> None:
-    """Rebuild every prompt, check every answer, the files and the sums; exit code 2 on an error."""
+    """Rebuild every prompt and check all answers, files and sums; exit code 2 on an error."""
     from contextcliff_dagster.inference.ledger.verify import verify as check
 
     with _opened(Store.default(), read_only=True) as opened:
@@ -113,16 +113,16 @@ def verify(as_json: bool) -> None:
         raise click.exceptions.Exit(USER_ERROR)
 
 
-@ledger.command("export", short_help="Write every finished call of a study into a file.")
+@ledger.command("export", short_help="Write every finished call of a study to a file.")
 @click.argument("study")
 @click.argument("file", type=click.Path(path_type=Path))
 @kept_campaign_option
-@click.option("--no-prompts", is_flag=True, help="Leave out the prompts, and so the documents.")
+@click.option("--no-prompts", is_flag=True, help="Leave out the prompts, including the documents.")
 @common_options
 def export_(study: str, file: Path, campaign: str | None, no_prompts: bool, as_json: bool) -> None:
     """Write every finished call of STUDY as a row of FILE (.jsonl or .parquet).
 
-    With its prompt, its accepted answers and its score.
+    Each row has the call's prompt, accepted answers and score.
     """
     from contextcliff_dagster.archive.results import export_results
     from contextcliff_dagster.experiments.study_report import JudgedCalls
@@ -150,7 +150,7 @@ def export_(study: str, file: Path, campaign: str | None, no_prompts: bool, as_j
 @click.argument("file", type=click.Path(path_type=Path))
 @common_options
 def backup(file: Path, as_json: bool) -> None:
-    """Copy the whole ledger to FILE; runs may go on meanwhile."""
+    """Copy the whole ledger to FILE; runs may continue meanwhile."""
     with _opened(Store.default(), read_only=True) as opened:
         opened.backend.backup(file)
         name = opened.name
@@ -159,11 +159,11 @@ def backup(file: Path, as_json: bool) -> None:
     print_either({"ledger": name, "file": str(file), "bytes": size}, text, as_json=as_json)
 
 
-@ledger.command(short_help="Take back answers that only the tables have.")
+@ledger.command(short_help="Restore answers that only the tables have.")
 @click.argument("study", required=False)
 @common_options
 def restore(study: str | None, as_json: bool) -> None:
-    """Take back the answers of STUDY (default: all) that only its tables have; makes no call."""
+    """Restore the answers of STUDY (default: all) that only its tables have; makes no call."""
     from contextcliff_dagster.cli.display.output import dagster_log
     from contextcliff_dagster.experiments.restore import restore_study
     from contextcliff_dagster.inference.ledger.ledger import Ledger
@@ -171,10 +171,10 @@ def restore(study: str | None, as_json: bool) -> None:
 
     store = Store.default()
     known = {study: find_study(study)} if study else load_studies()
-    there = [s for s in known.values() if store.study_dir(s.name).is_dir()]
+    stored = [s for s in known.values() if store.study_dir(s.name).is_dir()]
     done = []
     with dagster_log(False), Ledger.open(store.ledger) as opened:
-        done = [restore_study(s, store, opened) for s in there]
+        done = [restore_study(s, store, opened) for s in stored]
     lines = [_restored(r) for r in done if r.campaigns] or ["The ledger has lost no answer."]
     print_either({"restored": [asdict(r) for r in done]}, "\n".join(lines), as_json=as_json)
     for lost in done:
@@ -202,13 +202,13 @@ def _restored(done: Restored) -> str:
 @ledger.command(short_help="Remove a study, one campaign of it, or only its texts.")
 @click.argument("study")
 @kept_campaign_option
-@click.option("--texts", is_flag=True, help="Only the texts: documents, questions, outputs.")
+@click.option("--texts", is_flag=True, help="Remove only the texts: documents, questions, outputs.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @common_options
 def prune(study: str, campaign: str | None, texts: bool, yes: bool, as_json: bool) -> None:
-    """Remove STUDY, one campaign of it, or only its texts; lists what goes and asks first.
+    """Remove STUDY, one of its campaigns, or only its texts; lists the losses and asks first.
 
-    Documents that engine kvpress has read (_kv_reads in the store), of whatever study, go with it.
+    This also clears the kvpress engine's cache of documents (_kv_reads) for all studies.
     """
     from contextcliff_dagster.archive.rename import prune_store
     from contextcliff_dagster.experiments.lookup import experiment_tables
@@ -235,17 +235,17 @@ def prune(study: str, campaign: str | None, texts: bool, yes: bool, as_json: boo
 
 
 def _name_of(study: str) -> str:
-    """Return a study's name in the ledger, given by name or file; a name needs no file."""
+    """Return the ledger name of a study given by name or file; a name needs no study file."""
     from contextcliff_dagster.studies import load_study
 
     return load_study(Path(study)).name if study.endswith((".yaml", ".yml")) else study
 
 
 def _agree(plan: PrunePlan, *, yes: bool) -> None:
-    """Ask before anything is removed.
+    """Ask for confirmation before removing anything.
 
     Raises:
-        StoreError: not confirmed, or there is no terminal to confirm it.
+        StoreError: the user declined, or there is no terminal to ask on.
     """
     if yes:
         return

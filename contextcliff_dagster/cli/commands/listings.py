@@ -1,4 +1,4 @@
-"""Listings of the choices: `models`, `tokenizers`, `campaign`."""
+"""`models`, `tokenizers` and `campaign`: lists of choices, and adding to them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _list_models(as_json: bool) -> None:
 
     entries = load_models()
     for name, entry in entries.items():
-        if entry.base_url:  # as written: what its ${VARIABLE} holds may be confidential
+        if entry.base_url:  # as written, because the value of a ${VARIABLE} may be confidential
             entries[name] = entry.model_copy(update={"base_url": written_url(entry.base_url)})
     if as_json:
         print_json([entry.model_dump(mode="json", exclude_none=True) for entry in entries.values()])
@@ -42,8 +42,8 @@ def _list_models(as_json: bool) -> None:
     for name, entry in entries.items():
         window, price = entry.window_tokens, "none"
         if entry.price:
-            asked = entry.price.input_usd_per_mtok, entry.price.output_usd_per_mtok
-            price = " / ".join(f"${usd:g}" for usd in asked)
+            prices = entry.price.input_usd_per_mtok, entry.price.output_usd_per_mtok
+            price = " / ".join(f"${usd:g}" for usd in prices)
         address = entry.base_url or entry.description
         rows.append((name, entry.engine, f"{window:,}" if window else "asked", price, address))
     print_table(
@@ -58,7 +58,7 @@ def _list_models(as_json: bool) -> None:
 @endpoint_options
 @common_options
 def models_add(endpoint: EndpointOptions, name: str | None, as_json: bool) -> None:
-    """Add a model to models.yaml, called NAME (default: after its id); one small call checks it."""
+    """Add a model as NAME (default: its id) to models.yaml, and check it with one small call."""
     from contextcliff_dagster.cli.setup.init import add_model
 
     add_model(endpoint, name, as_json=as_json)
@@ -67,16 +67,14 @@ def models_add(endpoint: EndpointOptions, name: str | None, as_json: bool) -> No
 @models.command("diff", short_help="Show how the serving identities of two models differ.")
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
-@click.option(
-    "--study", metavar="NAME", help="Compare with what this study recorded (default: the newest)."
-)
-@click.option("--campaign", metavar="NAME", help="Compare with what this campaign recorded.")
+@click.option("--study", metavar="NAME", help="Use what this study recorded (default: the newest).")
+@click.option("--campaign", metavar="NAME", help="Use what this campaign recorded.")
 @common_options
 def models_diff(a: str, b: str, study: str | None, campaign: str | None, as_json: bool) -> None:
-    """Show which fields of the serving identities of A and B differ; starts neither.
+    """Show which fields of the serving identities of A and B differ, without starting either.
 
-    Compares what entries and weights declare and what engines reported in a campaign.
-    Exit code 0 where they are the same, 3 where they differ.
+    Compares what entries and weights declare, and what engines reported in a campaign.
+    Exit code 0 if they are the same, 3 if they differ.
     """
     from contextcliff_dagster.inference.execution.checks import (
         known_identity,
@@ -90,20 +88,20 @@ def models_diff(a: str, b: str, study: str | None, campaign: str | None, as_json
     entries = load_models()
     with Ledger.open(store.ledger) if store.has_ledger else nullcontext() as ledger:
         require_campaign(ledger, study, campaign)
-        one, other = (known_identity(name, entries, ledger, study, campaign) for name in (a, b))
-    differing = differences(one.fields, other.fields)
+        id_a, id_b = (known_identity(name, entries, ledger, study, campaign) for name in (a, b))
+    differing = differences(id_a.fields, id_b.fields)
     if as_json:
-        rows = [{"field": name, "a": mine, "b": theirs} for name, mine, theirs in differing]
-        both = {"a": one.to_dict(), "b": other.to_dict()}
+        rows = [{"field": name, "a": value_a, "b": value_b} for name, value_a, value_b in differing]
+        both = {"a": id_a.to_dict(), "b": id_b.to_dict()}
         print_json({"same": not differing, "differences": rows, **both})
     else:
         if differing:
             print_table(("FIELD", a, b), [(name, _shown(x), _shown(y)) for name, x, y in differing])
         else:
             click.echo(f"{a} and {b} have the same serving identity, as far as is known.")
-        for known in [one] if a == b else [one, other]:
-            click.echo(f"\n{_where_from(known)}")
-    if differing or one.changed or other.changed:
+        for identity in [id_a] if a == b else [id_a, id_b]:
+            click.echo(f"\n{_where_from(identity)}")
+    if differing or id_a.changed or id_b.changed:
         raise click.exceptions.Exit(DIFFERENT)
 
 
@@ -113,7 +111,7 @@ def _shown(value: Any) -> str:
 
 
 def _where_from(known: Known) -> str:
-    """Where a model's fields come from, and whether it is still what a campaign measured."""
+    """Say where a model's fields come from, and whether they still match a campaign."""
     recorded = known.recorded
     if recorded is None:
         return f"{known.model}: as declared; it has not been measured yet."
@@ -132,7 +130,7 @@ def _where_from(known: Known) -> str:
 @click.command()
 @common_options
 def tokenizers(as_json: bool) -> None:
-    """List the tokenizers that studies and `analyze --tokenizer` can count lengths with."""
+    """List the tokenizers that can count lengths in studies and in `analyze --tokenizer`."""
     from contextcliff_dagster.inference.models.tokenizers import served_models
     from contextcliff_dagster.sampling.tokenizers.tokenizers import known_tokenizers
 
@@ -149,15 +147,15 @@ def tokenizers(as_json: bool) -> None:
 
 @click.group()
 def campaign() -> None:
-    """Dated measurements of a study: begin another, or list them."""
+    """Start another dated measurement of a study, or list them."""
 
 
-@campaign.command("new", short_help="Begin a campaign: `profile` then measures everything again.")
+@campaign.command("new", short_help="Start a campaign: `profile` then measures everything again.")
 @click.argument("study", default=DEFAULT_STUDY)
 @click.option("--name", metavar="NAME", help="Name of the campaign (default: today's date).")
 @common_options
 def campaign_new(study: str, name: str | None, as_json: bool) -> None:
-    """Begin a campaign: the next `profile` of STUDY measures everything again."""
+    """Start a campaign: the next `profile` of STUDY measures everything again."""
     from contextcliff_dagster.contracts import StudyError
     from contextcliff_dagster.inference.ledger.campaigns import (
         check_campaign_name,
@@ -178,7 +176,7 @@ def campaign_new(study: str, name: str | None, as_json: bool) -> None:
             name = new_campaign(ledger, chosen)
         elif name in [c.name for c in list_campaigns(ledger, chosen)]:
             raise StudyError(
-                f"Study {chosen!r} has a campaign {name!r} already; go on with it by "
+                f"Study {chosen!r} already has a campaign {name!r}; continue it with "
                 f"`contextcliff profile {chosen} --campaign {name}`, or choose another name."
             )
         else:

@@ -1,4 +1,4 @@
-"""`policy`: the cap as a file for a gateway; `guard`: one call checked against it."""
+"""`policy`: write the cap to a file for a gateway; `guard`: check a call against it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _LONGEST_DOCUMENT = 256 << 20
 ABOVE_CAP = 4
-"""Exit code of `guard` for a call that is too long: not an error, the answer."""
+"""Exit code of `guard` for a call that is too long, which is a result, not an error."""
 
 
 def _expires(_: click.Context, __: click.Parameter, value: str) -> int | date:
@@ -64,13 +64,13 @@ def _expires(_: click.Context, __: click.Parameter, value: str) -> int | date:
     default=str(EXPIRES_AFTER_DAYS),
     show_default=True,
     metavar="DAYS|DATE",
-    help="Days after the measurement, or the last day on which the policy holds.",
+    help="Days after the measurement, or the last day of the policy.",
 )
-@click.option("--confirm", is_flag=True, help="Replace caps of another method or other scorers.")
+@click.option("--confirm", is_flag=True, help="Replace caps found by an earlier method or scorer.")
 @click.option(
     "--allow-baseline-cap",
     is_flag=True,
-    help="Where no length beyond the shortest documents is shown, their longest is the cap.",
+    help="If no longer length is certified, use the end of the baseline region as the cap.",
 )
 @common_options
 def policy(
@@ -83,10 +83,10 @@ def policy(
     allow_baseline_cap: bool,
     as_json: bool,
 ) -> None:
-    """Write the safe cap of STUDY into a file that a gateway can enforce; makes no call.
+    """Write the safe cap of STUDY to a file that a gateway can enforce; makes no call.
 
-    One model gives one object, several an array. A verdict without a cap gives no policy. A cap in
-    FILE that was found by an earlier method or earlier scorers stays until --confirm.
+    One model gives an object, several an array; a verdict without a cap gives no policy. A cap in
+    FILE that an earlier method or earlier scorers found is kept unless --confirm is given.
     """
     from contextcliff_dagster.cli.study_selection import profiled_campaign
     from contextcliff_dagster.studies import find_study
@@ -119,7 +119,7 @@ def policy(
 
 
 def _kept(policies: list[SafeContext], out: Path, study: str) -> list[SafeContext]:
-    """``policies``; what other versions found stays as it is in ``out``: the model has no news."""
+    """Return ``policies``, but keep caps in ``out`` that another method or scorer version found."""
     try:
         old = {entry.model: entry for entry in load_policies(out) if entry.study == study}
     except PolicyError:  # none yet
@@ -134,8 +134,8 @@ def _kept(policies: list[SafeContext], out: Path, study: str) -> list[SafeContex
             if a != b
         ]
         note = (
-            f"What finds caps has changed, {' and '.join(changed)}: of campaign {new.campaign} the "
-            f"cap is now {new.safe_cap_tokens:,} tokens. This policy "
+            f"This version changed {' and '.join(changed)}: for campaign {new.campaign} it finds a "
+            f"cap of {new.safe_cap_tokens:,} tokens. This policy "
             f"keeps the cap of {prior.safe_cap_tokens:,}, which is not comparable, until "
             f"`contextcliff policy {study} --confirm`."
         )
@@ -151,11 +151,11 @@ def _policies(
     expires: int | date,
     allow_baseline: bool,
 ) -> list[SafeContext]:
-    """One for each model that has a cap.
+    """Return one policy for each model that has a cap.
 
     Raises:
-        PolicyError: none has one, or one that was named has none.
-        StoreError: a model that was named is not profiled.
+        PolicyError: no model has a cap, or a named model has none or is not profiled.
+        StoreError: a profile cannot be read.
     """
     from contextcliff_dagster.experiments.common.preparation import load_frozen
     from contextcliff_dagster.experiments.common.records import read_records
@@ -175,7 +175,7 @@ def _policies(
                 f"Campaign {campaign} of study {study.name!r} has no profile of {model!r}; it has "
                 f"{', '.join(cliffs)}."
             )
-    digest = None  # of the vocabulary that counted the sample; None where the manifest was deleted
+    digest = None  # of the vocabulary that counted the sample; None if the manifest was deleted
     with suppress(OSError, ValueError, KeyError, TypeError):
         header = json.loads((store.manifest_dir(study.name) / "manifest.json").read_bytes())
         digest = str(header["header"]["lengths"]["tokenizer_fingerprint"])
@@ -210,15 +210,15 @@ def _policies(
     "document",
     type=click.Path(path_type=Path),
     metavar="F",
-    help="The document itself: counted with the policy's tokenizer.",
+    help="The document itself, counted with the policy's tokenizer.",
 )
 @count_option("--prompt-tokens", 0, MOST_TOKENS, "Tokens of the whole prompt.")
-@click.option("--model", metavar="NAME", help="The model the call goes to.")
-@click.option("--identity", metavar="HASH", help="The model's serving identity.")
+@click.option("--model", metavar="NAME", help="Model that receives the call.")
+@click.option("--identity", metavar="HASH", help="Serving identity of the model.")
 @click.option(
     "--tokenizer",
     metavar="NAME",
-    help="Where the policy's tokenizer is on this machine, e.g. file:tokenizer.json.",
+    help="The policy's tokenizer on this machine, e.g. file:tokenizer.json.",
 )
 @common_options
 def guard(
@@ -231,21 +231,21 @@ def guard(
     tokenizer: str | None,
     as_json: bool,
 ) -> None:
-    """Check whether a call is within the policy FILE: exit code 0 within, 4 above the cap.
+    """Check a call against the policy FILE: exit code 0 within the cap, 4 above it.
 
     An expired policy, or one for another model, identity or tokenizer, is an error (2).
     """
     rule = SafeContext.load(policy_file, model)
     if document is not None:
         if tokens is not None:
-            raise PolicyError("--tokens and --file both give the length; leave one out.")
+            raise PolicyError("--tokens and --file both give the length; use only one of them.")
         from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
 
         try:
             text = read_file(document, _LONGEST_DOCUMENT).decode()
         except (OSError, UnicodeDecodeError) as error:
             raise PolicyError(
-                f"Cannot read {document} as UTF-8 text ({error}); name a text file."
+                f"Cannot read {document} as UTF-8 text ({error}); choose a text file."
             ) from error
         tokens = rule.count(text, tokenizer, open_any_tokenizer)
     above: str | None = None

@@ -1,4 +1,4 @@
-"""`profile` and `prepare`: from options to a materialized study, with the cost agreed on before."""
+"""`profile` and `prepare`: measure a study or freeze its sample, after agreeing on the cost."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 @click.option(
     "--sentinel",
     is_flag=True,
-    help="Measure only a few examples at the cap; exit code 3 where the score has declined.",
+    help="Measure only a few examples at the cap; exit code 3 if the score has declined.",
 )
 @targeted_options
 @controls_option
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
 @click.option(
     "--pay-again",
     is_flag=True,
-    help="Measure although the store has answers that the call ledger has lost.",
+    help="Measure even if the store has answers that the call ledger has lost.",
 )
 @common_options
 def profile(
@@ -108,29 +108,29 @@ def profile(
     pay_again: bool,
     as_json: bool,
 ) -> None:
-    """Measure what is still missing of STUDY (default: reference) and print its report.
+    """Measure what STUDY (default: reference) still lacks, and print its report.
 
     \b
     Examples:
       contextcliff profile quick
-          Two tiny trained models, in seconds: what a report looks like.
+          Try two tiny trained models in seconds, to see a report.
       contextcliff profile --data questions.jsonl --model my-model --dry-run
-          Your questions, a model of models.yaml: what it would cost, no call.
+          Estimate the cost of your questions on your model; makes no call.
       contextcliff profile my-study --budget 5 --tolerance 10%
-          The rest of a study of yours, for at most $5; a drop of 10% is safe.
+          Finish your study for at most $5; a drop of 10% counts as safe.
       contextcliff profile --model m --kv_policy snapkv --kv_budget 0.2
-          A fifth of the KV cache of a model against all of it.
+          Compare a fifth of a model's KV cache with all of it.
     """
     if pay_again:
         os.environ["CONTEXTCLIFF_PAY_AGAIN"] = "1"
     with_day_limit(Budget())  # refuses an invalid amount before anything is drawn
     store = Store.default()
-    given = "--data" if options.data is not None else f"--dataset {options.dataset}"
+    option = "--data" if options.data is not None else f"--dataset {options.dataset}"
     over_named_data = options.data is not None or corpus_kind(options.dataset) is not None
     if over_named_data and options.study is None and not options.models:
-        # The default study's models are the reference ones: other people's data are beyond them.
+        # The default study's reference models cannot answer questions on users' data.
         raise StudyError(
-            f"{given} needs --model: name the model to measure (`contextcliff models`)."
+            f"{option} needs --model: name the model to measure (`contextcliff models`)."
         )
     chosen = choose_study(options)
     pairs = kv_pairs(options.models or chosen.models, kv_policies, kv_budgets)
@@ -221,7 +221,7 @@ def profile(
 
 
 def _require_plain_sentinel(options: StudyOptions, in_rounds: bool, *, apart: bool) -> None:
-    """Refuse the options that a sentinel has no use for."""
+    """Refuse options that do not apply to a sentinel."""
     if in_rounds:
         raise StudyError(
             "--sentinel measures at the cap alone, so --pilot, --until and --round do not apply; "
@@ -237,7 +237,7 @@ def _require_plain_sentinel(options: StudyOptions, in_rounds: bool, *, apart: bo
 
 @contextmanager
 def _showing_what_is_measured(store: Store, *, as_json: bool) -> Iterator[None]:
-    """An engine that fails in the middle ends the command, after the report of what it answered."""
+    """Print the report of the answers so far if an engine fails, then raise its error."""
     try:
         yield
     except EngineError as error:
@@ -267,7 +267,7 @@ def prepare(
         chosen = agreed(chosen, options)
         prepared = prepare_study(
             as_asked(chosen, options),
-            # Preparing is where a person expects a changed file to be noticed.
+            # Users expect `prepare` to notice a changed file.
             reread=True,
             store=store,
             instance=open_instance(store),
@@ -288,12 +288,12 @@ def say_notes(prepared: Prepared) -> None:
 
 
 def agree_on_cost(prepared: Prepared, limit: float | None, *, yes: bool) -> None:
-    """Print the estimated cost on a terminal, and ask for consent where it is high.
+    """Print the estimated cost on a terminal, and ask for consent if needed.
 
-    Asked is above the study's threshold, and where the price is not known.
+    It asks if the cost is above the study's threshold, or if a price is unknown.
 
     Raises:
-        BudgetError: not confirmed, or there is no terminal to confirm it.
+        BudgetError: the user declined, or there is no terminal to ask on.
     """
     study = prepared.study
     if sys.stderr.isatty() and prepared.estimate.calls:

@@ -1,4 +1,4 @@
-"""`report`, and how a measured study is printed."""
+"""`report`, and printing of measured studies."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 _WORDS = 160
-"""Characters of what a server says of a call without an answer."""
+"""Maximum length of a quoted server message, in characters."""
 
 
 @click.command()
 @study_options
 @only_models_option
-@click.option("--campaign", metavar="NAME", help="This campaign (default: the newest).")
+@click.option("--campaign", metavar="NAME", help="Campaign to report (default: the newest).")
 @judging_options
 @with_answers_option
 @verbose_option
@@ -45,7 +45,7 @@ _WORDS = 160
 def report(
     options: StudyOptions, campaign: str | None, with_answers: bool, verbose: bool, as_json: bool
 ) -> None:
-    """Rebuild and print the report of STUDY from what is measured; makes no call."""
+    """Rebuild and print the report of STUDY from its measurements; makes no call."""
     store = Store.default()
     chosen = choose_study(options)
     if store.root.is_dir() and not os.access(store.root, os.W_OK):
@@ -75,7 +75,7 @@ def _nothing_measured(store: Store, study: Study) -> StudyError:
 
 
 def _print_existing(store: Store, study: Study, campaign: str | None, *, as_json: bool) -> None:
-    """The report as it is in a store that cannot be written."""
+    """Print the existing report from a read-only store."""
     folder = store.study_dir(study.name)
     profiled, others = (
         {path.name for path in (folder / kind).glob("*")} for kind in ("profiles", "results")
@@ -95,9 +95,9 @@ def _print_existing(store: Store, study: Study, campaign: str | None, *, as_json
 
 
 def print_profiled(done: Profiled, *, as_json: bool, more: Mapping[str, Any] | None = None) -> None:
-    """Print every model's report, their comparison, the cost, and where the files lie.
+    """Print every model's report, their comparison, the cost and the paths of the files.
 
-    ``more``: keys of the JSON object besides.
+    ``more``: further keys of the JSON object.
     """
     paths = {kind: str(file) for kind, file in done.report._asdict().items() if file is not None}
     if as_json:
@@ -153,9 +153,9 @@ def print_profiled(done: Profiled, *, as_json: bool, more: Mapping[str, Any] | N
 def spent_lines(
     calls: Mapping[str, RunSummary], study: str, unchecked: int | None = None
 ) -> list[str]:
-    """Describe what this run measured, and the calls without an answer.
+    """Return lines about what this run measured, and about calls without an answer.
 
-    ``unchecked``: as of `Profiled`; None: of this run's calls.
+    ``unchecked``: as in `Profiled`; None counts this run's calls.
     """
     if not calls:
         return []
@@ -192,13 +192,13 @@ def spent_lines(
         )
     if unbelieved := total("usage_too_large"):
         lines.append(
-            f"{count(unbelieved, 'answer')} came with a usage that cannot be true (more than ten "
-            "times our own count), charged as reserved, so see to the server's counting."
+            f"{count(unbelieved, 'answer')} reported an impossible token usage (more than ten "
+            "times our own count) and cost the reserved amount; check how the server counts."
         )
     if overlong := total("overlong"):
         lines.append(
-            f"{count(overlong, 'answer')} had to be cut, because the server went on far beyond the "
-            "output limit; what is kept of them is scored."
+            f"{count(overlong, 'answer')} had to be cut, because the server went far beyond the "
+            "output limit; the kept part is scored."
         )
     if failed := total("transport_errors"):
         words = next((summary.words for summary in reversed(summaries) if summary.words), "")

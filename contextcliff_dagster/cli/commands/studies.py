@@ -1,4 +1,4 @@
-"""The studies that there are: listed, retired, renamed."""
+"""`studies`: list, retire and rename studies."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from contextcliff_dagster.archive.rename import RenamePlan
 
 _MOST_NAMED = 4
-"""Models of a study in its line."""
+"""Maximum number of models listed per study."""
 
 
 @click.group(invoke_without_command=True)
 @common_options
 @click.pass_context
 def studies(ctx: click.Context, as_json: bool) -> None:
-    """List the studies that can be profiled, retire or rename one."""
+    """List the studies that can be profiled; retire or rename one."""
     if ctx.invoked_subcommand is None:
         _list_studies(as_json)
 
@@ -49,8 +49,8 @@ def _list_studies(as_json: bool) -> None:
         if len(study.models) > _MOST_NAMED:
             models += f" and {len(study.models) - _MOST_NAMED} more"
         if not study.has_corpus:
-            made = ", ".join(study.sections)
-            rows.append((name, "made here", made, "-", models, study.description))
+            sections = ", ".join(study.sections)
+            rows.append((name, "generated", sections, "-", models, study.description))
             continue
         options = study.corpus.options
         several = ", ".join(options.get("tasks") or options.get("kinds") or ())
@@ -67,9 +67,9 @@ def _list_studies(as_json: bool) -> None:
 @click.option("--undo", is_flag=True, help="Show it again.")
 @common_options
 def studies_retire(study: str, undo: bool, as_json: bool) -> None:
-    """Leave STUDY, also one whose file is gone, out of this list, the Dagster UI and the database.
+    """Hide STUDY, even if its file is gone, from this list, the Dagster UI and the database.
 
-    Its calls, results and file stay where they are, and `--undo` shows it again.
+    Its calls, results and file are kept, and `--undo` shows it again.
     """
     from contextcliff_dagster.studies.files import bring_back, retire
 
@@ -81,12 +81,12 @@ def studies_retire(study: str, undo: bool, as_json: bool) -> None:
 @studies.command("rename", short_help="Give a study another name; nothing is measured again.")
 @click.argument("old")
 @click.argument("new")
-@click.option("--dry-run", is_flag=True, help="Say what would change; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would change; change nothing.")
 @common_options
 def studies_rename(old: str, new: str, dry_run: bool, as_json: bool) -> None:
     """Rename study OLD to NEW: its file, its folder in the store, its rows in the call ledger.
 
-    Its answers stay, so NEW is not asked again. Interrupted, the same command finishes it.
+    Its answers are kept, so nothing is measured again. To finish an interrupted rename, repeat it.
     """
     from contextcliff_dagster.archive.rename import plan_rename, rename_study
     from contextcliff_dagster.experiments.lookup import experiment_tables
@@ -95,7 +95,7 @@ def studies_rename(old: str, new: str, dry_run: bool, as_json: bool) -> None:
     plan = plan_rename(store, old, new)
     _refuse_during_runs(store, old)
     if dry_run:
-        text = f"Nothing is changed. This would be: {_changes(plan)}"
+        text = f"Nothing is changed. The rename would cover: {_changes(plan)}"
     else:
         plan = rename_study(store, old, new, tables=experiment_tables())
         text = f"Study {old} is now {new}: {_changes(plan)}\n{_afterwards(plan)}"
@@ -103,10 +103,10 @@ def studies_rename(old: str, new: str, dry_run: bool, as_json: bool) -> None:
 
 
 def _refuse_during_runs(store: Store, study: str) -> None:
-    """Runs of this command hold a lock themselves; those that Dagster launched may be in between.
+    """Refuse to rename a study during a Dagster run, which may hold no lock between steps.
 
     Raises:
-        StoreError: one of them is not over.
+        StoreError: a run of the study has not finished.
     """
     from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, dagster_home, open_instance
 
@@ -123,8 +123,8 @@ def _refuse_during_runs(store: Store, study: str) -> None:
         for run in instance.get_runs(of_study):
             if run.tags.get("contextcliff/cause") != COMMAND_LINE:
                 raise StoreError(
-                    f"Run {run.run_id[:8]} of study {study!r} is not over in Dagster; wait for it, "
-                    "or end it there (Runs), then rename the study."
+                    f"Run {run.run_id[:8]} of study {study!r} is still active in Dagster; wait "
+                    "for it, or end it there (Runs), then rename the study."
                 )
 
 

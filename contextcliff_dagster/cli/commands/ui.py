@@ -38,14 +38,12 @@ def _allowed_hosts(
 ) -> tuple[str, ...]:
     for name in names:
         if read_address(name) is None:
-            raise click.BadParameter(
-                f"{name!r} is not a host; write NAME or NAME:PORT.", ctx, param
-            )
+            raise click.BadParameter(f"{name!r} is not a host; use NAME or NAME:PORT.", ctx, param)
     return names
 
 
 host_option = click.option(
-    "--host", default="127.0.0.1", show_default=True, metavar="HOST", help="Where to listen."
+    "--host", default="127.0.0.1", show_default=True, metavar="HOST", help="Address to listen on."
 )
 allow_host_option = click.option(
     "--allow-host",
@@ -53,14 +51,14 @@ allow_host_option = click.option(
     multiple=True,
     callback=_allowed_hosts,
     metavar="NAME",
-    help="Another name by which the server is called, e.g. a proxy's; repeat it for several.",
+    help="Another host name of the server, e.g. a proxy's; repeatable.",
 )
 
 
 def note_open_server(host: str, token: str | None) -> None:
-    """Warn on stderr where other machines can reach a server without a token."""
+    """Warn on stderr if other machines can reach a server without a token."""
     if token is None and not is_loopback(host):
-        click.echo(f"Note: without a token, everyone who reaches {host} can use it.", err=True)
+        click.echo(f"Note: without a token, anyone who reaches {host} can use it.", err=True)
 
 
 @click.command()
@@ -73,9 +71,9 @@ def note_open_server(host: str, token: str | None) -> None:
 @click.option(
     "--token/--no-token",
     default=None,
-    help="Ask for a token as the API key (default: where other machines reach it).",
+    help="Require a token as the API key (default: only if other machines can reach it).",
 )
-@file_option("--request-log", "One JSON line per request, kept at once.")
+@file_option("--request-log", "Log file with one JSON line per request, written at once.")
 @click.option(
     "--delay-ms",
     default=0.0,
@@ -105,7 +103,7 @@ def serve(
     note_open_server(host, key)
 
     def ready(url: str) -> None:
-        # A token that the user chose is known to him; logs are no place for it.
+        # The user knows a token from the variable; keep it out of logs.
         shown = None if key is None else f"<{TOKEN_VARIABLE}>" if given else key
         text = f"Serving {model} at {url} (Ctrl-C ends it)."
         if shown:
@@ -114,7 +112,7 @@ def serve(
         print_either(value, text, as_json=as_json)
 
     access = server.Access(host, port, allow_hosts, key)
-    with contextlib.suppress(KeyboardInterrupt):  # the way a server is meant to end
+    with contextlib.suppress(KeyboardInterrupt):  # the usual way to stop a server
         server.serve(model, access, request_log=request_log, delay_ms=delay_ms, on_ready=ready)
 
 
@@ -128,7 +126,7 @@ _PORT = 3000
 @click.option(
     "--token/--no-token",
     default=True,
-    help="Ask for a token, which the printed link holds (default: --token).",
+    help="Require a token, which the printed link includes (default: --token).",
 )
 @file_option("--workspace", "Code locations to show (default: this package's).")
 @click.option("--daemon/--no-daemon", default=True, help="Also run Dagster's daemon.")
@@ -149,7 +147,7 @@ def ui(
     note_open_server(host, own_token)
     store = Store.default()
     listener = listen_on(host, [port] if port else range(_PORT, 65536))
-    # Made first: the webserver and the daemon must not both find an empty home.
+    # Create the home first: the webserver and the daemon must not both find it empty.
     open_instance(store).dispose()
     os.environ["CONTEXTCLIFF_HOME"] = str(store.root)
     address = url_of(host, listener.getsockname()[1])
@@ -166,7 +164,7 @@ def ui(
     }
 
     def ready() -> None:
-        # A token that the user chose is known to him; logs are no place for it.
+        # The user knows a token from the variable; keep it out of logs.
         shown = f"<{TOKEN_VARIABLE}>" if given else own_token
         link = f"{address}/?{PARAMETER}={shown}" if own_token else address
         text = f"ContextCliff is open at {link} (Ctrl-C ends it)."
@@ -178,7 +176,7 @@ def ui(
 
 
 def _run_until_stopped(settings: dict[str, Any], address: str, ready: Callable[[], None]) -> int:
-    """Run the webserver's process, call ``ready`` when it answers, end it on Ctrl-C; its exit
+    """Run the webserver's process until Ctrl-C, calling ``ready`` once it answers; return its exit
     code."""
     process: subprocess.Popen[str] | None = None
 
@@ -186,14 +184,14 @@ def _run_until_stopped(settings: dict[str, Any], address: str, ready: Callable[[
         if process is not None and process.poll() is None:
             process.send_signal(signal.SIGINT)
 
-    # Caught before the child starts: one that inherits an ignored SIGINT, as a shell's background
-    # jobs do, could not be ended.
+    # Install handlers before the child starts: with an inherited ignored SIGINT, as in a shell's
+    # background jobs, it could not be ended.
     previous = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     process = subprocess.Popen(
         [sys.executable, "-m", "contextcliff_dagster.cli.webserver"],
-        # A group of its own: Ctrl-C reaches us alone, and it ends its daemon in good order.
+        # Its own process group: Ctrl-C reaches only us, so the child can stop its daemon cleanly.
         start_new_session=True,
-        # By a pipe: every user of the machine can read a command line.
+        # Settings go through a pipe, because every user of the machine can read a command line.
         stdin=subprocess.PIPE,
         stdout=sys.stderr.fileno(),  # its log: stdout is for the address
         pass_fds=[settings["listener"]],
@@ -202,7 +200,7 @@ def _run_until_stopped(settings: dict[str, Any], address: str, ready: Callable[[
     try:
         assert process.stdin is not None
         process.stdin.write(f"{json.dumps(settings)}\n")
-        process.stdin.flush()  # and stays open: its end means that we are gone
+        process.stdin.flush()  # stays open, because its end tells the child that we are gone
         while process.poll() is None:
             if _answers(f"{address}/server_info"):
                 ready()
@@ -216,7 +214,7 @@ def _run_until_stopped(settings: dict[str, Any], address: str, ready: Callable[[
 
 
 def _answers(url: str) -> bool:
-    # Without a proxy: the environment's knows no address of this machine.
+    # Bypass any proxy, because it cannot reach addresses of this machine.
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with direct.open(url, timeout=2) as response:

@@ -1,1 +1,1 @@
-"""The output of commands: tables, JSON, progress, and what is kept from the terminal."""
+"""The output of commands: tables, JSON, progress, and sanitised terminal text."""

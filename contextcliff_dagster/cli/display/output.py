@@ -1,4 +1,4 @@
-"""What commands print: tables that survive a pipe, answers, JSON, progress, Dagster's log."""
+"""Output of commands: pipe-safe tables, answers, JSON, progress, and Dagster's log."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
-    """Print one indented JSON value, keys in the given order; NaN, no JSON, is never printed."""
+    """Print one indented JSON value, keys in the given order; raise ValueError for NaN."""
     click.echo(json.dumps(value, indent=2, default=str, allow_nan=False, ensure_ascii=False))
 
 
@@ -77,9 +77,9 @@ _WRITTEN_PAST_ITS_LOGGERS = "Exception while writing logger call to event log"
 
 
 class _WithoutAsides:
-    """A stream without what Dagster writes to stderr by hand when its event log cannot be written.
+    """A stream that drops Dagster's direct writes to stderr about a failed event log.
 
-    The error itself reaches the person as a sentence: the next event of a step raises it.
+    The user still sees the error as a sentence, because the next event of a step raises it.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -102,8 +102,8 @@ def dagster_log(shown: bool) -> Iterator[None]:
         os.environ["CONTEXTCLIFF_VERBOSE"] = "1"
         yield
         return
-    # A Ctrl-C that comes while Dagster's database closes a connection is raised again there, after
-    # a traceback in this log.
+    # A Ctrl-C while Dagster's database closes a connection is raised again there, after it logs a
+    # traceback here.
     logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -112,7 +112,7 @@ def dagster_log(shown: bool) -> Iterator[None]:
 
 
 class ProgressBar:
-    """One progress line per task under way; a context manager."""
+    """Context manager that shows one progress line per running task."""
 
     def __init__(self, *, transient: bool = False) -> None:
         self._transient = transient
@@ -126,8 +126,8 @@ class ProgressBar:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-            # While a step runs, Dagster turns file descriptors 1 and 2 into log files of its own:
-            # the bar keeps another way to the terminal.
+            # While a step runs, Dagster redirects file descriptors 1 and 2 to its log files, so
+            # the bar keeps its own descriptor of the terminal.
             self._terminal = os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8")
             self._bars = Progress(
                 TextColumn("{task.description}"),
@@ -152,7 +152,7 @@ class ProgressBar:
                 self._terminal.close()
 
     def __call__(self, model: str, progress: Progress) -> None:
-        """Show how far ``model`` has come."""
+        """Show the progress of ``model``."""
         self.show(model, progress.done, progress.planned, note(progress))
 
     def show(self, name: str, done: int, total: int | None, note: str = "") -> None:
@@ -168,7 +168,7 @@ class ProgressBar:
 
 
 def note(progress: Progress) -> str:
-    """`calls (12 known) · 48,100 tokens · $0.12 · 1:20 min left`, without the parts that are 0."""
+    """Return `calls (12 known) · 48,100 tokens · $0.12 · 1:20 min left`, without zero parts."""
     parts = [
         f"calls ({progress.cached:,} known)" if progress.cached else "calls",
         f"{progress.prompt_tokens + progress.completion_tokens:,} tokens",
@@ -192,7 +192,7 @@ def money(usd: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`45 s`, `3:20 min`, `2:05 h`."""
+    """Format a duration as `45 s`, `3:20 min` or `2:05 h`."""
     whole = max(round(seconds), 0)
     if whole < 100:
         return f"{whole} s"
@@ -204,15 +204,15 @@ def duration(seconds: float) -> str:
 _GAP = "  "
 _TEXTS = ("QUESTION", "ACCEPTED", "GOT")
 _ROOM = 45
-"""Columns that the three texts need to be readable on the line of the numbers."""
+"""Minimum width in columns for the three texts to share a line with the numbers."""
 _OR = " | "
 _NO_SCORE = "not scored"
 _SCORED = "scored"
 
 
 def visible(text: str) -> str:
-    """``text`` with a line break, a terminal's code or a mark of direction written as its escape,
-    and each kind of space as a space."""
+    """Return ``text`` with line breaks, terminal codes and direction marks escaped, and every kind
+    of space as a plain space."""
     return "".join(c if c.isprintable() else _escaped(c) for c in text)
 
 
@@ -223,8 +223,8 @@ def _escaped(character: str) -> str:
 
 
 def shortened(text: str, columns: int) -> str:
-    """Return ``text`` made `visible` in at most so many columns, with … for omitted parts."""
-    # A character takes up to ten columns and may take none; a text of a megabyte is not read.
+    """Return `visible` ``text`` cut to at most ``columns``, ending with … if it is cut."""
+    # A character takes 0 to 10 columns; a prefix is enough, so a text of a megabyte is not scanned.
     start = text[: 4 * columns + 4]
     line = visible(start)
     if len(start) == len(text) and columns_of(line) <= columns:
@@ -240,14 +240,14 @@ def shortened(text: str, columns: int) -> str:
 
 @dataclass
 class Survey:
-    """Counts of all answers and widths of their columns, known before the first is shown."""
+    """Counts of all answers and widths of their columns, computed before any is shown."""
 
     shown: int = 0
     right: int = 0
     wrong: int = 0
     not_scored: int = 0
     is_graded: bool = False
-    """Whether any was compared with an accepted answer: prose, say, has scores and no right."""
+    """Whether any answer was compared with an accepted one; prose, for example, only has scores."""
     models: set[str] = field(default_factory=set)
     replicates: int = 1
     widths: dict[str, int] = field(default_factory=dict)
@@ -307,16 +307,16 @@ def is_right(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def is_wrong(rows: pa.Table) -> pa.ChunkedArray:
-    """Return a mask of the `ANSWERS` that have the failure tag of an answer."""
+    """Return a mask of the `ANSWERS` with a failure tag other than the unscored ones."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    none = pa.array([tag.value for tag in UNSCORED_TAGS])
-    return pc.and_not(pc.is_valid(rows["failure"]), pc.is_in(rows["failure"], value_set=none))
+    unscored = pa.array([tag.value for tag in UNSCORED_TAGS])
+    return pc.and_not(pc.is_valid(rows["failure"]), pc.is_in(rows["failure"], value_set=unscored))
 
 
 class AnswerTable:
-    """Answers as lines of at most ``width`` columns."""
+    """A table of answers in lines of at most ``width`` columns."""
 
     def __init__(self, survey: Survey, width: int) -> None:
         heads = ["BIN", "TOKENS", "AT", *(["#"] if survey.replicates > 1 else []), "SCORE"]
@@ -335,11 +335,11 @@ class AnswerTable:
         self._limit = width
 
     def head(self) -> Iterator[str]:
-        """Return the line of column names."""
+        """Yield the lines of column names."""
         yield from self._lines({name: name for name in (*self._heads, *_TEXTS)})
 
     def lines(self, row: Mapping[str, Any]) -> Iterator[str]:
-        """Return the lines of one answer."""
+        """Yield the lines of one answer."""
         at, score = row["evidence_position"], row["score"]
         got = next((row[k] for k in ("parsed_answer", "answer") if row[k] is not None), None)
         yield from self._lines(
@@ -376,11 +376,11 @@ class AnswerTable:
 
 
 def shared_out(needed: Sequence[int], room: int) -> list[int]:
-    """Divide ``room`` columns among texts: none gets more than it needs, the rest is even."""
-    given = [0] * len(needed)
+    """Divide ``room`` columns evenly among texts, giving none more than it needs."""
+    widths = [0] * len(needed)
     for left, index in zip(
         range(len(needed), 0, -1), sorted(range(len(needed)), key=needed.__getitem__), strict=True
     ):
-        given[index] = max(min(needed[index], room // left), 1)
-        room -= given[index]
-    return given
+        widths[index] = max(min(needed[index], room // left), 1)
+        room -= widths[index]
+    return widths

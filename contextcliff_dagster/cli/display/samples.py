@@ -1,4 +1,4 @@
-"""Prepared studies on the terminal: bins, prompts, and what measuring would take."""
+"""Display of prepared studies: bins, prompts, and the estimated cost of measuring."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.studies import Study
 
 _SHOWN = 400
-"""Characters shown of each end of a document."""
+"""Characters shown at each end of a shortened document."""
 
 _OPTIONS = together(
     click.option(
@@ -40,15 +40,15 @@ _OPTIONS = together(
         flag_value=1,
         type=click.IntRange(1, 10_000),
         metavar="[N]",
-        help="Show the messages of N examples (1), from short to long, as they will be sent.",
+        help="Show the messages of N examples (default: 1), from short to long, exactly as sent.",
     ),
-    click.option("--whole", is_flag=True, help="With --show-prompt: do not shorten documents."),
+    click.option("--whole", is_flag=True, help="With --show-prompt, do not shorten documents."),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ShownPrompts:
-    """The prompts to show: of how many ``examples``, and whether with ``whole`` documents."""
+    """The number of ``examples`` whose prompts to show, and whether with ``whole`` documents."""
 
     examples: int
     whole: bool
@@ -64,12 +64,12 @@ class ShownPrompts:
 
 
 def prompt_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give ``command`` these options as one ``prompts: ShownPrompts | None``."""
+    """Pass `--show-prompt` and `--whole` to ``command`` as ``prompts: ShownPrompts | None``."""
 
     @functools.wraps(command)
     def gathered(examples: int | None, whole: bool, **given: Any) -> None:
         if whole and examples is None:
-            raise StudyError("--whole goes with --show-prompt; add that, or leave it out.")
+            raise StudyError("--whole needs --show-prompt; add it, or leave out --whole.")
         command(prompts=ShownPrompts(examples, whole) if examples else None, **given)
 
     return _OPTIONS(gathered)
@@ -90,8 +90,8 @@ def without_temperature(study: Study) -> list[str]:
 
 
 def as_object(call: PlannedCall, omitting: Sequence[str]) -> dict[str, Any]:
-    """A prompt as a JSON object, nothing left out. ``sha256`` is the ``prompt_hash`` of the ledger
-    and of the predictions; ``omitting`` are the models that get no temperature."""
+    """Return a complete prompt as a JSON object. ``sha256`` is the ``prompt_hash`` of ledger and
+    predictions; ``omitting`` are the models that get no temperature."""
     prompt, recipe = call.prompt(), call.recipe
     return {
         "bin": call.bin,
@@ -109,8 +109,8 @@ def as_object(call: PlannedCall, omitting: Sequence[str]) -> dict[str, Any]:
 
 
 def as_lines(call: PlannedCall, temperature: str, *, whole: bool) -> Iterator[str]:
-    """A prompt for a terminal: each message under its role; ``whole``: with all of the document.
-    ``temperature``: `temperature_words`."""
+    """Yield the lines of a prompt, each message under its role; ``whole`` keeps the full document.
+    ``temperature`` comes from `temperature_words`."""
     prompt, recipe = call.prompt(), call.recipe
     wording = f", wording {call.replicate + 1} of {recipe.replicates}" * (recipe.replicates > 1)
     yield (
@@ -138,7 +138,7 @@ def temperature_words(call: PlannedCall, models: Sequence[str], omitting: Sequen
 
 
 def _without_middle(text: str, document: str) -> str:
-    """``text`` without the middle of ``document``, if that is long and occurs in it."""
+    """Return ``text`` with the middle of ``document`` left out, if it is long and occurs there."""
     left = len(document) - 2 * _SHOWN
     if left <= _SHOWN or document not in text:
         return text
@@ -170,7 +170,7 @@ def print_prepared(
 def _as_object(prepared: Prepared, store: Store) -> dict[str, Any]:
     study, manifest = prepared.study, prepared.manifest
     estimate = {"study": study.name, "estimate": prepared.estimate.to_dict()}
-    if manifest is None:  # the experiments make their own documents
+    if manifest is None:  # the experiments generate their own documents
         return estimate
     path = store.manifest_dir(study.name) / "manifest.json"
     return {
@@ -242,14 +242,14 @@ def _print_too_long(prepared: Prepared) -> None:
 
 
 def _few(manifest: Manifest, drawn: Counter[str], study: Study) -> str:
-    """The bins with fewer examples than requested, and why; "" where none has."""
-    asked, most = study.sampling.samples_per_bin, study.sampling.questions_per_document
+    """Return a sentence about bins with fewer examples than requested, or "" if there are none."""
+    requested, most = study.sampling.samples_per_bin, study.sampling.questions_per_document
     bins = [length_bin for length_bin in manifest.bins if length_bin.merged_into is None]
-    few = [length_bin for length_bin in bins if drawn[length_bin.bin] < asked]
+    few = [length_bin for length_bin in bins if drawn[length_bin.bin] < requested]
     if not few:
         return ""
     sentence = (
-        f"{len(few):,} of {len(bins):,} bins have fewer than the {asked:,} examples asked for"
+        f"{len(few):,} of {len(bins):,} bins have fewer than the {requested:,} examples asked for"
     )
     held_back = sum(drawn[length_bin.bin] < length_bin.n for length_bin in few)
     if not held_back:
@@ -263,8 +263,8 @@ def _few(manifest: Manifest, drawn: Counter[str], study: Study) -> str:
 
 
 def _answers_not_in_text(manifest: Manifest) -> dict[str, Any] | None:
-    """How many questions of the sample have no accepted answer in the user's own document; None
-    where all have."""
+    """Count the sample's questions without an accepted answer in the user's document; None if
+    there are none."""
     from contextcliff_dagster.experiments.common.measurement import EVERYTHING
     from contextcliff_dagster.scoring.containment import not_in_text
 
@@ -276,16 +276,16 @@ def _answers_not_in_text(manifest: Manifest) -> dict[str, Any] | None:
         return None
     first = shorten(missing[0].question, _QUESTION_SHOWN, placeholder=" ...")
     sentence = (
-        f"In {len(missing):,} of {asked:,} questions of the sample no accepted answer occurs in "
-        f"the text of the document, the first: {first!r}. Unless these answers are in other words, "
+        f"For {len(missing):,} of {asked:,} questions of the sample, no accepted answer occurs in "
+        f"the document's text; the first is {first!r}. Unless these answers are in other words, "
         "check how the files were read."
     )
     return {"questions": len(missing), "of": asked, "sentence": sentence}
 
 
 def _sources(manifest: Manifest) -> dict[str, str]:
-    """Shares of the sources in each bin's sample, the largest first; empty where there is one, or
-    where each is hardly more than a document."""
+    """Return the shares of sources in each bin's sample, largest first; empty if there is only one
+    source or more than 12."""
     examples = manifest.examples
     if "source" not in examples.column_names:
         return {}
@@ -302,12 +302,12 @@ def _sources(manifest: Manifest) -> dict[str, str]:
 def _shares(counts: Counter[str]) -> str:
     total = counts.total()
     first = [f"{name} {n / total:.0%}" for name, n in counts.most_common(_SOURCES_SHOWN)]
-    rest = len(counts) - _SOURCES_SHOWN
-    return ", ".join([*first, f"and {rest} more"] if rest > 0 else first)
+    hidden = len(counts) - _SOURCES_SHOWN
+    return ", ".join([*first, f"and {hidden} more"] if hidden > 0 else first)
 
 
 def estimate_sentence(prepared: Prepared) -> str:
-    """Estimate the calls, tokens, money and time that measuring would take."""
+    """Return a sentence with the calls, tokens, money and time that measuring would take."""
     e = prepared.estimate
     if not e.calls:
         if any(line.overflow for line in e.lines):
@@ -328,8 +328,8 @@ def estimate_sentence(prepared: Prepared) -> str:
         cost = f", about {money(usd)}" if (usd := sum(line.usd or 0.0 for line in lines)) else ""
         part = f"the control {name}" if name in controls else name
         if name == "oracle" and name in controls and not any(line.calls for line in lines):
-            none = "none gives the position of its evidence"
-            sentences.append(f"The control oracle has no example: {none}.")
+            reason = "none gives the position of its evidence"
+            sentences.append(f"The control oracle has no example: {reason}.")
         else:
             sentences.append(f"Of these {part}: {count(left, 'call')}{cost}.")
     return " ".join(sentences)

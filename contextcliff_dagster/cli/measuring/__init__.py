@@ -1,4 +1,4 @@
-"""Measurements of `profile` beyond a whole campaign (rounds, the sentinel), and its options.
+"""Partial measurements by `profile` (rounds, the sentinel), and its options.
 
-Options of every command: ``cli/options.py``.
+Options of all commands are in ``cli/options.py``.
 """

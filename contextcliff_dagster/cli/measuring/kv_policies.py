@@ -1,4 +1,4 @@
-"""`--kv_policy` and `--kv_budget`: variants of the models, measured with what they compare to."""
+"""`--kv_policy` and `--kv_budget`: KV-cache variants of models, compared with their baselines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _budgets(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -
         except ValueError:
             budget = float("nan")
         if not 0.1 <= budget <= 1:
-            problem = f"{text!r} is no share of the KV cache from 0.1 to 1."
+            problem = f"{text!r} is not a share of the KV cache from 0.1 to 1."
             raise click.BadParameter(problem, ctx, param)
         budgets.append(budget)
     return tuple(dict.fromkeys(budgets))
@@ -50,7 +50,7 @@ kv_options = together(
         metavar="POLICY",
         help="Also measure the models with a KV cache kept by this policy (snapkv, h2o, "
         "streaming_llm, knorm, tova, expected_attention, random) or in this precision (f16, q8_0, "
-        "q5_1, q4_0, fp8), and compare; several with commas.",
+        "q5_1, q4_0, fp8), and compare; separate several by commas.",
     ),
     click.option(
         "--kv_budget",
@@ -59,14 +59,14 @@ kv_options = together(
         multiple=True,
         callback=_budgets,
         metavar="SHARE",
-        help="Share of the KV cache that the policy keeps, 0.1 to 1; several with commas.",
+        help="Share of the KV cache to keep, 0.1 to 1; separate several by commas.",
     ),
 )
 
 
 @dataclass(frozen=True)
 class KvPair:
-    """A model, and the model that it is compared with."""
+    """A model variant and the baseline model it is compared with."""
 
     baseline: str
     variant: str
@@ -75,13 +75,13 @@ class KvPair:
 def kv_pairs(
     models: Sequence[str], policies: Sequence[str], budgets: Sequence[float]
 ) -> list[KvPair]:
-    """Return the pairs to compare, for each model, policy and budget; none for ``none``.
+    """Return the pairs to compare, for each model, policy and budget; policy ``none`` adds none.
 
-    Whatever would refuse a variant refuses it here, before anything is measured.
+    Invalid variants are refused here, before anything is measured.
 
     Raises:
-        StudyError: no such policy, a budget where there is none to keep to, or none where one is
-            needed; or the model's engine cannot do it.
+        StudyError: a policy is unknown, a budget is missing or does not apply, or a model's engine
+            does not support the policy.
     """
     from contextcliff_dagster.inference.models.kv_variants import (
         POLICIES,
@@ -92,30 +92,30 @@ def kv_pairs(
     from contextcliff_dagster.inference.models.models_file import get_model, load_models
 
     named = {name: kv_policy(name) for name in policies}
-    asked = [known or name for name, known in named.items() if name.lower() != "none"]
-    if not asked:
+    chosen = [policy or name for name, policy in named.items() if name.lower() != "none"]
+    if not chosen:
         if any(budget != 1 for budget in budgets):
-            given = " and ".join(f"{budget:g}" for budget in budgets)
+            shares = " and ".join(f"{budget:g}" for budget in budgets)
             raise StudyError(
-                f"--kv_budget {given} needs a policy that chooses what is kept: name one with "
+                f"--kv_budget {shares} needs a policy that chooses what is kept: name one with "
                 "--kv_policy, or leave the budget out."
             )
         return []
-    types = [name for name in asked if name not in POLICIES and named.get(name) is not None]
+    types = [name for name in chosen if name not in POLICIES and named.get(name) is not None]
     if types and budgets:
         raise StudyError(
             f"--kv_policy {types[0]} stores the whole KV cache in another precision, so it has no "
             "budget; leave --kv_budget out."
         )
-    if not budgets and len(types) < len(asked) and (known := _first(asked, POLICIES)):
+    if not budgets and len(types) < len(chosen) and (name := _first(chosen, POLICIES)):
         raise StudyError(
-            f"--kv_policy {known} needs --kv_budget: the share of the KV cache to keep, 0.1 to 1."
+            f"--kv_policy {name} needs --kv_budget: the share of the KV cache to keep, 0.1 to 1."
         )
     entries = load_models()
     pairs = []
     for model in models:
         base = get_model(model, entries)
-        for policy in asked:
+        for policy in chosen:
             for budget in budgets if policy in POLICIES else (1.0,):
                 variant = kv_entry(base, policy, budget)
                 pairs.append(KvPair(kv_baseline(base, policy), variant.name))
@@ -127,24 +127,26 @@ def _first(names: Sequence[str], known: Sequence[str]) -> str | None:
 
 
 def require_engines(study: Study) -> None:
-    """Refuse policies that the study's models cannot run here, before anything is prepared.
+    """Refuse models and policies that cannot run here, before anything is prepared.
 
     Raises:
-        StudyError: attention is asked for, and no model shows it; or a model compresses the
-            document before the question is known, and the prompt has the question first.
-        EngineError: a model runs on kvpress, and that is not installed.
+        StudyError: attention is requested but no model exposes it, or a model compresses the
+            document before the question but the prompt has the question first.
+        EngineError: a model needs kvpress, which is not installed.
     """
     from contextcliff_dagster.experiments.attention import ATTENTION
-    from contextcliff_dagster.inference.engines.kvpress.engine import question_first
-    from contextcliff_dagster.inference.engines.kvpress.worker_process import kv_versions
     from contextcliff_dagster.inference.models.models_file import get_model
 
     ATTENTION.require_models(study)
     on_kvpress = [entry for name in study.models if (entry := get_model(name)).engine == "kvpress"]
     chosen = [entry.name for entry in on_kvpress if entry.kv and entry.kv.policy != "none"]
     if chosen and study.has_corpus and study.recipe().question_first:
+        from contextcliff_dagster.inference.engines.kvpress.engine import question_first
+
         raise StudyError(question_first(chosen[0]))
     if on_kvpress:
+        from contextcliff_dagster.inference.engines.kvpress.worker_process import kv_versions
+
         kv_versions(on_kvpress[0].name)
 
 
@@ -152,7 +154,7 @@ def measured_models(pairs: Sequence[KvPair], *, whole: bool) -> tuple[str, ...]:
     """Return the models of ``pairs``, each once, baselines first.
 
     Raises:
-        StudyError: not ``whole``: the sample is to be measured in part, or in rounds by model.
+        StudyError: ``whole`` is False, that is, only part of the sample is to be measured.
     """
     if not whole:
         raise StudyError(
@@ -165,7 +167,7 @@ def measured_models(pairs: Sequence[KvPair], *, whole: bool) -> tuple[str, ...]:
 def compare_pairs(
     pairs: Sequence[KvPair], study: Study, store: Store, campaign: str
 ) -> list[tuple[Comparison, ComparisonFiles]]:
-    """Compare each pair on the answers of both in the campaign, and write it like `compare`."""
+    """Compare both models of each pair in the campaign, and write the files of `compare`."""
     from contextcliff_dagster.analysis.comparison import compare
     from contextcliff_dagster.cli.commands.compare import Ref, notes_on
     from contextcliff_dagster.reporting.comparison import write_comparison
@@ -173,19 +175,19 @@ def compare_pairs(
     done = []
     for pair in pairs:
         refs = [Ref(study, name, campaign) for name in (pair.baseline, pair.variant)]
-        one, other = (ref.measured(store, ref.model) for ref in refs)
-        notes = notes_on(one, other, same=False)
+        baseline, variant = (ref.measured(store, ref.model) for ref in refs)
+        notes = notes_on(baseline, variant, same=False)
         first = refs[0]
-        result = compare(one, other, first.bins(store), first.settings(), notes=notes)
+        result = compare(baseline, variant, first.bins(store), first.settings(), notes=notes)
         folder = first.folder(store, [ref.model for ref in refs])
-        done.append((result, write_comparison(result, folder, (one.cliffs, other.cliffs))))
+        done.append((result, write_comparison(result, folder, (baseline.cliffs, variant.cliffs))))
     return done
 
 
 def print_with_comparisons(
     done: Profiled, pairs: Sequence[KvPair], store: Store, *, as_json: bool
 ) -> None:
-    """Print the report, and the comparison of each of ``pairs``."""
+    """Print the report and the comparison of each pair."""
     from contextcliff_dagster.cli.commands.report import print_profiled
     from contextcliff_dagster.contracts.results import to_json
     from contextcliff_dagster.reporting.kv import kv_sentences

@@ -1,4 +1,4 @@
-"""Measure a study that a command has made of its options, and print the report."""
+"""Measure a study that a command built from its options, and print the report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The given `spending_options`, and how the report is printed."""
+    """Values of `spending_options`, and how to print the report."""
 
     budget: float | None
     deadline: float | None
@@ -35,14 +35,14 @@ class RunOptions:
 
 
 def check_budget() -> None:
-    """Raise BudgetError for an invalid amount in the environment, before anything is made."""
+    """Raise BudgetError for an invalid amount in the environment, before any work is done."""
     with_day_limit(Budget())
 
 
 def measure_made_study(
     study: Study, options: RunOptions, agree: Callable[[Prepared], None] | None = None
 ) -> None:
-    """Make the missing calls of ``study`` and print its report; like `run_made_study`."""
+    """Make the missing calls of ``study`` and print its report; arguments as `run_made_study`."""
     from contextcliff_dagster.cli.commands.report import print_profiled
 
     done = run_made_study(study, options, agree)
@@ -53,13 +53,13 @@ def measure_made_study(
 def run_made_study(
     study: Study, options: RunOptions, agree: Callable[[Prepared], None] | None = None
 ) -> Profiled | None:
-    """Make the missing calls of ``study``.
+    """Make the missing calls of ``study`` and return its results.
 
-    With `dry_run` the estimate is printed, and nothing returned. ``agree`` may refuse before money
-    is asked for.
+    With `dry_run`, print the estimate and return None. ``agree`` may refuse before the user is
+    asked about the cost.
 
     Raises:
-        ContextCliffError: it cannot be measured, or the cost is not agreed on.
+        ContextCliffError: the study cannot be measured, or the user declined the cost.
     """
     from contextcliff_dagster.cli.result_cache import find_finished, note_finished
     from contextcliff_dagster.run.study import prepare_study, profile_study
@@ -69,7 +69,7 @@ def run_made_study(
         kept = None if options.dry_run else find_finished(store, study, campaign, with_answers)
         if kept:
             return kept
-        # Documents not made yet are estimated from short ones: millions of tokens take time.
+        # Do not generate documents for the estimate: millions of tokens take time.
         prepared = prepare_study(study, campaign=campaign, keep=False, store=store)
         say_notes(prepared)
         if options.dry_run:

@@ -1,4 +1,4 @@
-"""Options for asking and judging, and the keys of an experiment's section as options."""
+"""Options for questions and scoring, and options for the keys of an experiment's section."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ synthetic_option = click.option(
 def tolerance_share(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     share = as_share(ctx, param, value)
     if share is not None and not 0 < share < 1:
-        problem = f"{value!r} is not between 0 and 1; write .1 or 10%."
+        problem = f"{value!r} is not between 0 and 1; use .1 or 10%."
         raise click.BadParameter(problem, ctx, param)
     return share
 
@@ -47,15 +47,15 @@ PRIMARY_SCORES: tuple[str, ...] = get_args(PrimaryScore)
 
 
 def _score(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    """``f1``, ``numeric`` or ``numeric,f1``: a score, a scorer, or one of each."""
+    """Parse ``f1``, ``numeric`` or ``numeric,f1``: a score, a scorer, or one of each."""
     if value is None:
         return ()
     names = tuple(name.strip() for name in value.split(","))
     scores = [name for name in names if name in PRIMARY_SCORES]
     scorers = [name for name in names if name not in PRIMARY_SCORES]
-    for several, what in ((scores, "scores"), (scorers, "scorers")):
-        if len(several) > 1:
-            problem = f"{', '.join(several)} are {len(several)} {what}; choose one of them."
+    for choices, what in ((scores, "scores"), (scorers, "scorers")):
+        if len(choices) > 1:
+            problem = f"{', '.join(choices)} are {len(choices)} {what}; choose one of them."
             raise click.BadParameter(problem, ctx, param)
     if scorers:
         from contextcliff_dagster.scoring.scorers import scorer_names
@@ -89,7 +89,7 @@ CONTROLS = ("no_context", "oracle")
 
 
 def _controls(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    """``no_context,oracle``: controls by name, each once."""
+    """Parse ``no_context,oracle`` to the names of controls, without duplicates."""
     if value is None:
         return None
     names = tuple(dict.fromkeys(name.strip() for name in value.split(",")))
@@ -104,51 +104,51 @@ controls_option = click.option(
     "--controls",
     callback=_controls,
     metavar="NAMES",
-    help="Ask the same questions again without the document (no_context) or with its evidence "
-    "alone (oracle): is it length at all?",
+    help="Repeat the questions without the document (no_context) or with only its evidence "
+    "(oracle), to check whether length is the cause.",
 )
 
 attention_option = click.option(
     "--attention",
     is_flag=True,
     help="Also measure where the last token of each prompt attends (engines reference and "
-    "transformers): the same questions again, one output token each.",
+    "transformers); repeats the questions with one output token each.",
 )
 
 
 def with_more(
     chosen: Study, controls: Sequence[str] | None, attention: bool, *, in_rounds: bool
 ) -> Study:
-    """Return the study with the calls beside its curve; its kept definition stays.
+    """Return the study with additional controls or attention; its stored definition is unchanged.
 
     Raises:
-        StudyError: it is to be measured in rounds, which ask the curve alone; it has no curve.
+        StudyError: the study has no length profile, or is to be measured in rounds.
     """
-    for name, given in (("controls", controls), ("attention", attention)):
-        if given and not chosen.has_corpus:
+    for name, wanted in (("controls", controls), ("attention", attention)):
+        if wanted and not chosen.has_corpus:
             raise StudyError(
-                f"--{name} goes with a length profile, which study {chosen.name!r} has none of; "
+                f"--{name} needs a length profile, but study {chosen.name!r} has none; "
                 "leave it out, or name a study with a corpus."
             )
-        if in_rounds and given:
+        if in_rounds and wanted:
             raise StudyError(
                 f"--{name} goes with a whole measurement, not with its rounds; leave out "
                 f"--pilot, --until and --round, or run --{name} afterwards."
             )
-    asked = chosen if controls is None else chosen.changed(controls=controls)
-    return asked.changed(attention_entropy=True) if attention else asked
+    study = chosen if controls is None else chosen.changed(controls=controls)
+    return study.changed(attention_entropy=True) if attention else study
 
 
 @dataclass(frozen=True)
 class SectionOptions:
-    """Options for keys of a section: type, limits, help and default are those of the key.
+    """Command-line options for the keys of a section, with each key's type, limits and default.
 
     Attributes:
-        section: of a study's file, under the key ``experiment``.
-        command: as it is typed, for errors.
-        keys: that are options, in the order of `--help`.
-        names: key -> option, where that has another name.
-        help: key -> what `--help` says instead of the key's description and default.
+        section: the model of the section under the key ``experiment`` of a study file.
+        command: the command as typed, for error messages.
+        keys: the keys that become options, in the order of `--help`.
+        names: key -> option name, if it differs from the key.
+        help: key -> help text to use instead of the key's description and default.
     """
 
     experiment: str
@@ -160,14 +160,14 @@ class SectionOptions:
 
     @property
     def decorator(self) -> Decorator:
-        """Give a command the options; the given ones arrive as ``keys``, checked by `study`."""
+        """Return a decorator that adds the options; their values arrive as the dict ``keys``."""
         return gathered_as("keys", _given, together(*map(self._option, self.keys)), self.keys)
 
     def study(self, given: Mapping[str, Any], **more: Any) -> Study:
         """Return the study with the ``given`` keys of the section, and ``more`` top-level keys.
 
         Raises:
-            StudyError: an option has no such value.
+            StudyError: the value of an option is invalid.
         """
         from contextcliff_dagster.studies import Study
 
@@ -191,27 +191,27 @@ class SectionOptions:
         if kind is bool:
             shown, more = "", {"is_flag": True, "default": None}
         default = f" (default: {shown})" if shown else ""
-        told = self.help.get(key) or f"{field.description}{default}."
-        return click.option(self.name(key), key, help=told, **more)
+        text = self.help.get(key) or f"{field.description}{default}."
+        return click.option(self.name(key), key, help=text, **more)
 
     def _values(self, key: str, value: Any) -> Any:
-        """``a,b`` as two values of a key that takes several."""
+        """Split ``a,b`` into values, if the key takes several."""
         field = self.section.model_fields.get(key)
         if field is None or get_origin(field.annotation) is not tuple or not isinstance(value, str):
             return value
         parts = [part.strip() for part in value.split(",")]
         if not all(parts):
-            raise StudyError(f"{self.name(key)} {value!r} lacks a value; write one, or leave it.")
+            raise StudyError(f"{self.name(key)} {value!r} lacks a value; add it or drop the comma.")
         return parts
 
     def _sentence(self, error: ValidationError) -> StudyError:
         first = error.errors(include_url=False)[0]
         what = str(first["msg"]).removeprefix("Value error, ")
         what = re.sub(r"^Input should be ", "should be ", what)
-        given = first.get("input")
-        shown = f" {given!r}" if isinstance(given, str) and given not in what else ""
+        value = first.get("input")
+        shown = f" {value!r}" if isinstance(value, str) and value not in what else ""
         places = [str(place) for place in first["loc"]]
-        # Of several keys: in the sentence.
+        # Errors about several keys name them only in the message.
         named = [*places, *re.findall(r"'(\w+)'", what)]
         keys = self.section.model_fields.keys()
         key = next((place for place in named if place in keys), "")
@@ -226,7 +226,7 @@ def _given(**keys: Any) -> dict[str, Any]:
 
 
 def _kind(field: FieldInfo) -> tuple[Any, str | None]:
-    """Click's type of a key, and what `--help` calls its value."""
+    """Return click's type for a key, and the metavar of its value."""
     limits = {
         name: value
         for constraint in field.metadata
@@ -248,28 +248,28 @@ def _kind(field: FieldInfo) -> tuple[Any, str | None]:
 
 
 def digest(decides: Any) -> str:
-    """Return six characters that tell studies apart, a hash of their definition."""
+    """Return the first six hex digits of a hash of a study's definition."""
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:6]
 
 
 def named_study(study: Study, name: str, option: str, what: str) -> Study:
-    """Return ``study`` as ``name``, the value of ``option``, which names a ``what``.
+    """Return ``study`` renamed to ``name``, the value of ``option``; ``what`` is for messages.
 
     Raises:
-        StudyError: that is no name, or one of a study with other options.
+        StudyError: the name is invalid, or a study with other options already has it.
     """
     from contextcliff_dagster.studies import known_study
 
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,59}", name):
         raise StudyError(
-            f"{option} {name!r} cannot name a {what}: write small letters, digits and hyphens, at "
-            "most 60, beginning with a letter or a digit."
+            f"{option} {name!r} cannot name a {what}: write at most 60 lower-case letters, digits "
+            "and hyphens, starting with a letter or a digit."
         )
     named = study.changed(name=name)
     known = known_study(name)
     if known is not None and known.model_dump() != named.model_dump():
         raise StudyError(
-            f"{option} {name}: there is a study of this name with other options, and it stays as "
-            "it is; choose another name, or give the same options to go on with it."
+            f"{option} {name}: a study of this name with other options exists and is not changed; "
+            "choose another name, or give the same options to continue it."
         )
     return named

@@ -1,4 +1,4 @@
-"""Rounds of measurement with their reasons, and the sentinel that watches a cap."""
+"""Measurement in rounds, and the sentinel that watches a cap."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def watch_cap(
     *,
     as_json: bool,
 ) -> None:
-    """Run a sentinel of ``study``, print its result, and alert where it fails.
+    """Run a sentinel of ``study``, print its result, and send an alert if it fails.
 
     Args:
-        usd: hard limit of this sentinel; the study's own when None.
-        deadline: seconds after which it sends nothing more; the study's own when None.
+        usd: hard limit of this sentinel; None for the study's.
+        deadline: seconds after which no more calls are sent; None for the study's.
 
     Raises:
         StudyError: see `run_sentinel`.
-        click.exceptions.Exit: 3, a model has lost answers at its cap.
+        click.exceptions.Exit: 3 if a model's score at its cap has declined.
     """
     from contextcliff_dagster.defs.alerts import alert
     from contextcliff_dagster.experiments.length_profile.experiment import shrink_alarm
@@ -59,17 +59,17 @@ def watch_cap(
 
 
 _CANDIDATES = 20
-"""Times the pilot: what a bin may give in the end, unless options or study say otherwise."""
+"""Default maximum of examples per bin, as a multiple of the pilot."""
 
 
 def _half_width(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """``5%`` or ``5``: a percentage, as a share."""
+    """Parse the percentage ``5%`` or ``5`` to a share."""
     if value is None:
         return None
     try:
         share = float(value.strip().removesuffix("%")) / 100.0
     except ValueError:
-        problem = f"{value!r} is not a percentage; write e.g. 5%."
+        problem = f"{value!r} is not a percentage; use e.g. 5%."
         raise click.BadParameter(problem, ctx, param) from None
     if not 0.01 <= share <= 0.25:
         raise click.BadParameter(f"{value} is not between 1% and 25%.", ctx, param)
@@ -81,19 +81,19 @@ targeted_options = together(
         "--pilot",
         1,
         MOST_SAMPLES,
-        "Measure N examples a bin, then more only where they best locate the drop.",
+        "Measure N examples per bin, then more only where they best locate the drop.",
     ),
     click.option(
         "--until",
         callback=_half_width,
         metavar="W%",
-        help="Stop when it is located to ± W% of the lengths (default with --pilot: 5%).",
+        help="Stop when the drop is located to ± W% of the lengths (default with --pilot: 5%).",
     ),
     count_option(
         "--round",
         1,
         MOST_SAMPLES,
-        "Examples of one round after the pilot (default: 20).",
+        "Examples per round after the pilot (default: 20).",
         into="batch",
     ),
 )
@@ -102,9 +102,9 @@ targeted_options = together(
 def rounds_of(
     study: Study, options: StudyOptions, pilot: int | None, until: float | None, batch: int | None
 ) -> tuple[Target, StudyOptions]:
-    """Return the target by options, else by study, else 5, 5% and 20, with the sample sizes.
+    """Return the target of the rounds, and the options with the maximum of examples per bin.
 
-    Those are the examples a bin may give: as asked, as a study for rounds says, else 20 pilots.
+    Options override the study, which overrides the defaults: 5, 5%, 20, and 20 times the pilot.
     """
     from contextcliff_dagster.analysis.design.allocation import Target
 
@@ -121,10 +121,10 @@ def rounds_of(
 
 
 def measure_in_rounds(runs: LocalRuns, target: Target, watch: Watch) -> Profiled:
-    """Measure in rounds; print each round's reason, and where it ended early.
+    """Measure in rounds, printing the reason for each round and for an early end.
 
     Raises:
-        BudgetError: not even the pilot could be paid.
+        BudgetError: the budget does not cover the pilot.
     """
     from contextcliff_dagster.run.adaptive import profile_targeted
 

@@ -1,5 +1,5 @@
-"""`init` and `models add`: from an endpoint and a folder to the files that a measurement needs.
+"""`init` and `models add`: create the files of a measurement from an endpoint and a folder.
 
-Belongs here: what is asked, offered and written at the beginning. Does not belong here: talking to
-a server (`inference.execution.checks`), the text of a study (`studies.starter`).
+Belongs here: the questions and files of the setup. Does not belong here: calls to a server
+(`inference.execution.checks`) and the text of a study (`studies.starter`).
 """

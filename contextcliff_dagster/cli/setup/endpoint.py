@@ -1,4 +1,4 @@
-"""The endpoint to measure, given by options or by answers, and its entry for models.yaml."""
+"""The endpoint to measure, from options or answers on a terminal, and its models.yaml entry."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 def can_ask() -> bool:
-    """Whether there is a terminal to ask on."""
+    """Return whether there is a terminal to ask on."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -60,7 +60,7 @@ def ask_until(question: Callable[[], T]) -> T:
 
 
 def choose(text: str, choices: Sequence[str]) -> int:
-    """Ask for one of the choices; return its number, from 0; the first is the default."""
+    """Ask for one of the choices; return its index from 0. The first is the default."""
     for number, choice in enumerate(choices, start=1):
         say(f"  {number}  {choice}")
 
@@ -96,10 +96,10 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def plain_address(url: str) -> str:
-    """Return the base URL meant: without a call's path, with ``/v1`` where there is no path.
+    """Return the base URL of ``url``: without a call's path, with ``/v1`` if there is no path.
 
     Raises:
-        StudyError: it is none, or holds a password or a key.
+        StudyError: it is not an address, or contains a password or a key.
     """
     from contextcliff_dagster.inference.models.entry import resolved
     from contextcliff_dagster.redaction import written_url
@@ -110,8 +110,8 @@ def plain_address(url: str) -> str:
     url = url.rstrip("/")
     if written_url(url) != url:
         raise StudyError(
-            "The address holds a password or a key, which would be written into a file: put that "
-            "part into an environment variable and write ${VARIABLE} in its place."
+            "The address contains a password or a key, which would be written to a file: put that "
+            "part in an environment variable and write ${VARIABLE} in its place."
         )
     if "${" in url:
         return url
@@ -121,13 +121,13 @@ def plain_address(url: str) -> str:
         resolved("?", url)
     except EngineError:
         raise StudyError(
-            f"{url or 'An empty text'} is no address; write it as http://HOST:PORT/v1."
+            f"{url or 'An empty text'} is not an address; write it as http://HOST:PORT/v1."
         ) from None
     return f"{url}/v1" if not urlsplit(url).path else url
 
 
 def is_here(url: str) -> bool:
-    """Whether the address is of this machine."""
+    """Return whether the address is on this machine."""
     return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
 
 
@@ -141,9 +141,7 @@ def asked_variable() -> str | None:
 
 
 def check_variable(name: str, *, is_set: bool) -> None:
-    """Raises:
-    StudyError: this is no name of a variable, or (``is_set``) one that is not set.
-    """
+    """Raise StudyError if ``name`` is not a variable's name, or, with ``is_set``, not set."""
     from contextcliff_dagster.redaction import hide_keys
 
     # The text is not repeated: it may be the key.
@@ -154,14 +152,14 @@ def check_variable(name: str, *, is_set: bool) -> None:
         )
     if is_set and not os.environ.get(name, "").strip():
         raise StudyError(
-            f"The environment variable {name}, which is to hold the key, is not set; set it "
+            f"The environment variable {name} for the key is not set; set it "
             f"(export {name}=...) and run the command again."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointOptions:
-    """The options of an endpoint; None: not given."""
+    """The options of an endpoint; None if not given."""
 
     preset: str | None = None
     base_url: str | None = None
@@ -174,7 +172,7 @@ class EndpointOptions:
 
     @property
     def named(self) -> bool:
-        """Whether any option selects an endpoint."""
+        """Return whether any option selects an endpoint."""
         return (self.preset, self.base_url, self.model_id) != (None, None, None)
 
 
@@ -182,7 +180,7 @@ _OWN_OPTION = ("name", "engine", "base_url", "model_id", "api_key_env", "window_
 
 
 def _keys(ctx: click.Context, param: click.Parameter, given: Sequence[str]) -> dict[str, Any]:
-    """``a.b=1`` and the like as an entry of models.yaml has them: ``{"a": {"b": 1}}``."""
+    """Parse pairs such as ``a.b=1`` to nested keys of models.yaml: ``{"a": {"b": 1}}``."""
     import yaml
 
     keys: dict[str, Any] = {}
@@ -197,7 +195,7 @@ def _keys(ctx: click.Context, param: click.Parameter, given: Sequence[str]) -> d
         except (yaml.YAMLError, TypeError, AttributeError):
             text = ""
         if not text or not all((*above, last)):
-            raise click.BadParameter(f"{pair!r} is no KEY=VALUE, as quirks.top_k=omit.", ctx, param)
+            raise click.BadParameter(f"{pair!r} is not KEY=VALUE, e.g. top_k=omit.", ctx, param)
     if taken := [name for name in keys if name in _OWN_OPTION]:
         raise click.BadParameter(f"{taken[0]} is decided by the other options.", ctx, param)
     return keys
@@ -209,28 +207,28 @@ set_option = click.option(
     multiple=True,
     callback=_keys,
     metavar="KEY=VALUE",
-    help="Any other key of the model's entry (docs/models.md), as reasoning_effort=low, "
-    "quirks.top_k=omit or extra_body.top_n=3; repeat it.",
+    help="Any other key of the model's entry (docs/models.md), e.g. reasoning_effort=low, "
+    "quirks.top_k=omit or extra_body.top_n=3; repeatable.",
 )
 
 _OPTIONS = together(
     click.option(
         "--preset",
         metavar="NAME",
-        help="Kind of server: openai, anthropic, gemini, openrouter, nvidia, ollama, lmstudio, "
+        help="Type of server: openai, anthropic, gemini, openrouter, nvidia, ollama, lmstudio, "
         "vllm, llamacpp, koboldcpp, nim.",
     ),
     click.option(
         "--base-url", metavar="URL", help="Any other OpenAI-compatible address, up to its /v1."
     ),
-    click.option("--model-id", metavar="ID", help="The model as the server calls it."),
+    click.option("--model-id", metavar="ID", help="Name of the model on the server."),
     click.option(
         "--api-key-env",
         metavar="VARIABLE",
-        help="Environment variable that holds the key; the key itself is written nowhere.",
+        help="Environment variable with the API key; the key itself is never written to a file.",
     ),
     count_option(
-        "--window-tokens", 1, MOST_TOKENS, "Context window, where the server does not report it."
+        "--window-tokens", 1, MOST_TOKENS, "Context window, if the server does not report it."
     ),
     set_option,
     click.option("--no-call", is_flag=True, help="Do not check the model with one small call."),
@@ -240,13 +238,13 @@ _OPTIONS = together(
         default=60.0,
         show_default=True,
         metavar="SECONDS",
-        help="How long that check may take; a server may have to load the model first.",
+        help="Time limit of that check; a server may have to load the model first.",
     ),
 )
 
 
 endpoint_options = gathered_as("endpoint", EndpointOptions, _OPTIONS)
-"""Gives a command the options of an endpoint as one ``endpoint: EndpointOptions``."""
+"""Decorator that passes an endpoint's options to a command as ``endpoint: EndpointOptions``."""
 
 
 _SHOWN = 20
@@ -256,7 +254,7 @@ def chosen_endpoint(options: EndpointOptions, *, asking: bool) -> EndpointOption
     """Return the options with preset or address, and the key's variable, filled in.
 
     Raises:
-        StudyError: neither is given, and nobody can be asked; or one of them cannot be used.
+        StudyError: neither is given and there is no terminal to ask on, or an option is invalid.
     """
     if options.preset is None and options.base_url is None:
         options = _asked_endpoint(options) if asking else _refused(options)
@@ -274,19 +272,19 @@ def chosen_endpoint(options: EndpointOptions, *, asking: bool) -> EndpointOption
 def new_entry(
     options: EndpointOptions, name: str | None, *, asking: bool
 ) -> tuple[NewEntry, Trial | None]:
-    """Return the entry for `chosen_model`, and the findings of one call to it.
+    """Return the new entry for the chosen model, and the findings of one call to it.
 
     Raises:
-        StudyError: the name is taken, or cannot be one.
-        EngineError: the server cannot be asked, or refuses.
+        StudyError: the name is taken or invalid.
+        EngineError: the server cannot be reached, or refuses.
     """
     from contextcliff_dagster.inference.models.models_file import known_models, taken
 
     known = known_models()
     model_id = str(options.model_id)
-    there = known.get(name or "")
-    if there and (there.model_id, there.base_url) != (model_id, options.base_url):
-        raise StudyError(taken(there.name))
+    entry = known.get(name or "")
+    if entry and (entry.model_id, entry.base_url) != (model_id, options.base_url):
+        raise StudyError(taken(entry.name))
     if name is None:
         name = _free_name(model_id, options.preset, known)
         if asking:
@@ -300,7 +298,7 @@ def new_entry(
 
 
 def _may_want_key(url: str, preset: Preset | None, options: EndpointOptions) -> bool:
-    """Whether to ask for a key: a server of this machine shows whether it wants one."""
+    """Return whether to ask for a key; a server on this machine shows whether it needs one."""
     if not is_here(url):
         return preset is None or preset.local_port is None
     port = urlsplit(url).port
@@ -315,8 +313,8 @@ def _preset(options: EndpointOptions) -> Preset | None:
     if options.preset is not None:
         return get_preset(options.preset)
     host = urlsplit(options.base_url or "").hostname
-    known = [p for p in PRESETS.values() if p.local_port is None]
-    return next((p for p in known if urlsplit(p.base_url).hostname == host), None)
+    remote = [p for p in PRESETS.values() if p.local_port is None]
+    return next((p for p in remote if urlsplit(p.base_url).hostname == host), None)
 
 
 def _refused(options: EndpointOptions) -> EndpointOptions:
@@ -368,8 +366,8 @@ def chosen_model(options: EndpointOptions, *, asking: bool) -> EndpointOptions:
     """Return the options with the model id filled in, chosen from the server's list.
 
     Raises:
-        StudyError: none is named, and nobody can be asked.
-        EngineError: the server cannot be asked, or refuses.
+        StudyError: no model is named, and there is no terminal to ask on.
+        EngineError: the server cannot be reached, or refuses.
     """
     return replace(options, model_id=options.model_id or _listed_model(options, asking=asking))
 
@@ -378,11 +376,11 @@ def same_entry(options: EndpointOptions) -> ModelEntry | None:
     """Return the entry of models.yaml for this model at this address, if there is one."""
     from contextcliff_dagster.inference.models.models_file import NewEntry, known_models
 
-    given = (options.base_url, options.model_id, options.api_key_env)
+    endpoint = (options.base_url, options.model_id, options.api_key_env)
     for entry in known_models().values():
-        if (entry.base_url, entry.model_id, entry.api_key_env) == given:
-            asked = _with_keys(entry.model_dump(exclude_unset=True), options)
-            same = NewEntry(entry.name, asked).checked() == entry
+        if (entry.base_url, entry.model_id, entry.api_key_env) == endpoint:
+            fields = _with_keys(entry.model_dump(exclude_unset=True), options)
+            same = NewEntry(entry.name, fields).checked() == entry
             return entry if same and options.window_tokens in (None, entry.window_tokens) else None
     return None
 
@@ -408,8 +406,8 @@ def _listed_model(options: EndpointOptions, *, asking: bool) -> str:
     if not asking:
         if len(ids) == 1:
             return ids[0]
-        some = f"; the server lists {_some(ids)}" if ids else ""
-        raise StudyError(f"No model is named: add --model-id ID{some}.")
+        listed = f"; the server lists {_some(ids)}" if ids else ""
+        raise StudyError(f"No model is named: add --model-id ID{listed}.")
     if len(ids) == 1:
         return ids[0]
     if 1 < len(ids) <= _SHOWN:
@@ -432,7 +430,7 @@ def _not_empty(text: str) -> str:
 
 
 def _free_name(model_id: str, preset: str | None, known: dict[str, ModelEntry]) -> str:
-    """A name for the model that none has: its id as far as names may hold its characters."""
+    """Return an unused name for the model: its id, limited to characters allowed in names."""
     plain = re.sub(r"[^A-Za-z0-9._/:@+-]+", "-", model_id).strip("-./:@+_")[:100] or "model"
     names = [plain, f"{plain}-{preset or 'server'}"]
     names += [f"{plain}-{number}" for number in range(2, len(known) + 3)]
@@ -454,21 +452,21 @@ def entry_of(options: EndpointOptions, name: str, model_id: str) -> NewEntry:
     from contextcliff_dagster.inference.models.models_file import NewEntry
 
     preset = _preset(options)
-    given: dict[str, Any] = {"engine": "openai", "model_id": model_id}
-    given["base_url"] = options.base_url
+    fields: dict[str, Any] = {"engine": "openai", "model_id": model_id}
+    fields["base_url"] = options.base_url
     comments = {}
     if options.api_key_env:
-        given["api_key_env"] = options.api_key_env
+        fields["api_key_env"] = options.api_key_env
         comments["api_key_env"] = "the variable's name; the key itself is in no file"
     if preset and preset.name == "openai" and (tokenizer := _openai_tokenizer(model_id)):
-        given["tokenizer"] = tokenizer
+        fields["tokenizer"] = tokenizer
     if options.window_tokens:
-        given["window_tokens"] = options.window_tokens
+        fields["window_tokens"] = options.window_tokens
     if preset and preset.concurrency:
-        given["concurrency"] = preset.concurrency
+        fields["concurrency"] = preset.concurrency
         comments["concurrency"] = "calls at a time; 1 keeps the times to the first token clean"
     if preset and preset.quirks:
-        given["quirks"] = dict(preset.quirks)
+        fields["quirks"] = dict(preset.quirks)
     hints = []
     if not options.window_tokens and (preset is None or preset.window != "server"):
         hints.append("window_tokens: 32768   # context window, where the server does not report it")
@@ -477,7 +475,7 @@ def entry_of(options: EndpointOptions, name: str, model_id: str) -> NewEntry:
             "price: {input_usd_per_mtok: 1.0, output_usd_per_mtok: 4.0}   # for the cost estimate"
         )
     notes = [f"{preset.title}. {preset.note}".strip()] if preset else []
-    return NewEntry(name, _with_keys(given, options), comments, notes, hints)
+    return NewEntry(name, _with_keys(fields, options), comments, notes, hints)
 
 
 def _openai_tokenizer(model_id: str) -> str | None:
@@ -507,7 +505,7 @@ def tried(entry: ModelEntry, within_s: float) -> Trial:
 
 
 async def in_words(work: Any) -> Any:
-    """Await ``work``. Errors name options: models.yaml has no entry yet to correct."""
+    """Await ``work``; make errors name options, because models.yaml has no entry yet."""
     try:
         return await work
     except EngineError as error:
@@ -520,23 +518,23 @@ async def in_words(work: Any) -> Any:
 
 def with_findings(new: NewEntry, trial: Trial) -> NewEntry:
     """Return the entry with the quirks seen in the call, and the window the server reports."""
-    given, comments, hints = dict(new.fields), dict(new.comments), list(new.hints)
+    fields, comments, hints = dict(new.fields), dict(new.comments), list(new.hints)
     quirks = trial.entry.quirks.model_dump(exclude_defaults=True)
     if quirks:
-        given["quirks"] = quirks
-    if trial.loaded_window and "window_tokens" not in given:
-        given["window_tokens"] = trial.loaded_window
+        fields["quirks"] = quirks
+    if trial.loaded_window and "window_tokens" not in fields:
+        fields["window_tokens"] = trial.loaded_window
         comments["window_tokens"] = "as the server reported it when this entry was written"
     if trial.window_tokens:
         hints = [hint for hint in hints if not hint.startswith("window_tokens")]
-    return replace(new, fields=given, comments=comments, hints=hints)
+    return replace(new, fields=fields, comments=comments, hints=hints)
 
 
 def ask_shortest(study: Study, entry: ModelEntry, within_s: float) -> list[dict[str, Any]]:
-    """Ask one of a new study's questions on each of the shortest of its first documents.
+    """Ask one question on each of a new study's shortest documents, among its first ones.
 
-    Returned are the replies with their scores, also said on stderr; [] where none came. They are
-    in no ledger: measuring asks these questions again.
+    Returns the replies with their scores, and prints them on stderr; [] if the calls fail. The
+    calls are not recorded in the ledger, so measuring asks these questions again.
     """
     from contextcliff_dagster.corpora.registry import open_corpus
     from contextcliff_dagster.experiments.common.records import scoring_rules

@@ -1,4 +1,4 @@
-"""`init` and `models add`: entries and studies, all checked before any is written."""
+"""`init` and `models add`: create entries and studies, checking everything before writing."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 
 _TOLERANCES = (0.3, 0.2, 0.1)
 _ROOM_TO_REASON = 4096
-"""Output tokens for a model that thinks before it answers."""
+"""Output tokens for a model that reasons before it answers."""
 _LEAST_DOCUMENTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class StudyWishes:
-    """The options of `init`; None: not given."""
+    """The options of `init`; None if not given."""
 
     data: str | None = None
     questions: str | None = None
@@ -60,8 +60,8 @@ class StudyWishes:
 
 def with_answers(wishes: StudyWishes) -> StudyWishes:
     """Return the wishes completed by questions on the terminal."""
-    given = wishes.data is not None  # asking again would not help
-    data = _asked_data(wishes) if given else ask_until(lambda: _asked_data(wishes))
+    has_data = wishes.data is not None  # asking again would not help
+    data = _asked_data(wishes) if has_data else ask_until(lambda: _asked_data(wishes))
     wishes = replace(wishes, data=data.data, questions=data.questions)
     if wishes.tolerance is None:
         wishes = replace(wishes, tolerance=_asked_tolerance())
@@ -71,7 +71,7 @@ def with_answers(wishes: StudyWishes) -> StudyWishes:
 
 
 def with_defaults(wishes: StudyWishes) -> StudyWishes:
-    """Return the wishes with recall where there is no table of questions."""
+    """Return the wishes, with verbatim recall if there is no table of questions."""
     if wishes.questions is None and lacks_questions(wishes):
         say("Note: no table of questions, so verbatim recall is asked: copying, not understanding.")
         return replace(wishes, questions="recall")
@@ -79,7 +79,7 @@ def with_defaults(wishes: StudyWishes) -> StudyWishes:
 
 
 def lacks_questions(wishes: StudyWishes) -> bool:
-    """Whether the data are documents without a table of questions."""
+    """Return whether the data are documents without a table of questions."""
     from contextcliff_dagster.corpora.folder.questions import find_table
     from contextcliff_dagster.corpora.readers.rows import is_url
     from contextcliff_dagster.corpora.recognition import recognise
@@ -95,10 +95,10 @@ def lacks_questions(wishes: StudyWishes) -> bool:
 
 
 def new_study(wishes: StudyWishes, model: str, tokenizer: str | None, *, reasons: bool) -> Study:
-    """Return the study of ``model`` over the data; ``reasons``: it thinks before it answers.
+    """Return a study of ``model`` on the data; ``reasons``: the model reasons before it answers.
 
     Raises:
-        ContextCliffError: the data cannot be read, are too few, or the name cannot be used.
+        ContextCliffError: the data are unreadable or too few, or the name is invalid.
     """
     study = over_data(StudyOptions(study=None, data=wishes.data, questions=wishes.questions))
     _documents(study)
@@ -123,7 +123,7 @@ def new_study(wishes: StudyWishes, model: str, tokenizer: str | None, *, reasons
 
 
 def default_name(wishes: StudyWishes) -> str:
-    """Return a name after the data that no study or file has."""
+    """Return an unused study name derived from the data's name."""
     from contextcliff_dagster.studies import load_studies, study_name
 
     stem = unicodedata.normalize("NFKD", Path(str(wishes.data).rstrip("/")).stem.lower())
@@ -145,9 +145,7 @@ def file_of(name: str) -> Path:
 
 
 def check_data(data: str) -> None:
-    """Raises:
-    StudyError: there is nothing at this path.
-    """
+    """Raise StudyError unless ``data`` is a URL or an existing path."""
     from contextcliff_dagster.corpora.readers.rows import is_url
 
     if not is_url(data) and not Path(data).expanduser().exists():
@@ -155,15 +153,13 @@ def check_data(data: str) -> None:
 
 
 def check_name(name: str) -> None:
-    """Raises:
-    StudyError: no study can have this name, or one has it.
-    """
+    """Raise StudyError if ``name`` is invalid or taken."""
     from contextcliff_dagster.studies import load_studies
 
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,59}", name):
         raise StudyError(
-            f"{name!r} cannot be the name of a study: small letters, digits and hyphens, at most "
-            "60, beginning with a letter or a digit."
+            f"{name!r} cannot name a study: write at most 60 lower-case letters, digits and "
+            "hyphens, starting with a letter or a digit."
         )
     if name in load_studies() or file_of(name).exists():
         where = f"the file {file_of(name)}" if file_of(name).exists() else f"a study {name!r}"
@@ -172,10 +168,10 @@ def check_name(name: str) -> None:
 
 @contextmanager
 def written(study: Study) -> Iterator[Path]:
-    """Write the file of a new study; taken back if the block raises.
+    """Write the file of a new study; delete it if the block raises.
 
     Raises:
-        StudyError: there is one already, or the folder is not writable.
+        StudyError: the file already exists, or the folder is not writable.
     """
     from contextcliff_dagster.studies.starter import study_text
 
@@ -207,17 +203,17 @@ def written(study: Study) -> Iterator[Path]:
 
 
 def _relative(path: str, home: Path) -> str:
-    """A path below the study's folder as seen from there; others as they are."""
+    """Return a path below ``home`` relative to it, and any other path unchanged."""
     with suppress(ValueError):
         return str(Path(path).relative_to(home))
     return path
 
 
 def _documents(study: Study) -> int | None:
-    """Documents that would be read, without reading them; None where they are not counted.
+    """Count a folder's documents without reading them; return None for other corpora.
 
     Raises:
-        CorpusError: too few of them.
+        CorpusError: there are too few documents.
     """
     from contextcliff_dagster.corpora.folder import FolderCorpus
 
@@ -266,7 +262,7 @@ def _asked_name(wishes: StudyWishes) -> str:
 @click.command()
 @endpoint_options
 @click.option(
-    "--model", metavar="NAME", help="Name in models.yaml; an entry that exists is used as it is."
+    "--model", metavar="NAME", help="Name in models.yaml; an existing entry is used unchanged."
 )
 @click.option("--data", metavar="PATH|URL", help="A folder of documents, or a table of examples.")
 @click.option(
@@ -292,9 +288,9 @@ def init(
 ) -> None:
     """Set up a measurement: an endpoint in models.yaml, and a study of your documents.
 
-    On a terminal it asks; elsewhere, or with --yes, it takes options and defaults. Both files are
-    written after one small call has shown that the model answers. Three calls more show its replies
-    to questions on short documents.
+    On a terminal it asks questions; elsewhere, or with --yes, it uses options and defaults. It
+    makes one small call to check the model, writes both files, then makes three more calls to show
+    replies to questions on short documents.
     """
     from contextcliff_dagster.atlas.results import sampling_range
     from contextcliff_dagster.studies import load_study
@@ -372,7 +368,7 @@ def add_model(endpoint: EndpointOptions, name: str | None, *, as_json: bool) -> 
 def _model(
     endpoint: EndpointOptions, name: str | None, *, asking: bool
 ) -> tuple[ModelEntry, NewEntry | None, Trial | None]:
-    """The model, its entry where that is new, and what one call has shown."""
+    """Return the model's entry, the entry to write if it is new, and the findings of one call."""
     from contextcliff_dagster.inference.models.models_file import get_model, known_models
 
     entry = None
@@ -393,7 +389,7 @@ def _model(
 
 
 def _next(path: Path, name: str) -> str:
-    """The command that measures the study."""
+    """Return the command line that measures the study."""
     from contextcliff_dagster.studies import load_study
     from contextcliff_dagster.studies.study import leave_needed
 

@@ -1,7 +1,7 @@
 """`python -m contextcliff_dagster.cli.webserver`, started by `contextcliff ui`.
 
-One JSON object on stdin says what to serve; where stdin then ends, so does this process: its
-parent is gone.
+One JSON object on stdin holds the settings; when stdin ends, the parent is gone and this process
+exits.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def main() -> int:
     parent = os.fdopen(os.dup(0))
     with Path(os.devnull).open() as nothing:  # what this process starts reads no settings
         os.dup2(nothing.fileno(), 0)
-    given = json.loads(parent.readline())
+    settings = json.loads(parent.readline())
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    listener = socket.socket(fileno=given.pop("listener"))
+    listener = socket.socket(fileno=settings.pop("listener"))
     ended_well = True
     with contextlib.suppress(KeyboardInterrupt):
-        ended_well = serve_ui(Settings(**given), listener)
+        ended_well = serve_ui(Settings(**settings), listener)
     return 0 if ended_well else 1
 
 

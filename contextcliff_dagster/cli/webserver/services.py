@@ -1,7 +1,7 @@
 """Dagster's code server, daemon and webserver as `dagster dev` runs them, behind our guard.
 
-`dagster dev` has no place for a middleware, so its parts are put together here. Names out of
-`dagster._*` and `dagster_webserver` may move with a minor release.
+`dagster dev` does not accept a middleware, so its parts are assembled here. Names from `dagster._*`
+and `dagster_webserver` may move in a minor release.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from graphql import GraphQLError, OperationDefinitionNode, OperationType, parse
 from contextcliff_dagster.web_guard import AccessToken, AllowedHosts, Refused, WebGuard
 
 INFO_PATH = "/server_info"
-"""Versions of Dagster; answers as soon as the UI does, without a token."""
+"""Path that reports Dagster's versions without a token, as soon as the UI is up."""
 
 # The defaults of `dagster-webserver` and `dagster dev`.
 _STATEMENT_TIMEOUT_MS, _POOL_RECYCLE_S, _POOL_OVERFLOW = 15_000, 3_600, 20
@@ -48,10 +48,10 @@ class Settings:
 
     Args:
         workspace: a workspace.yaml.
-        host: where the socket listens.
-        allow_hosts: further names.
-        token: what requests must carry; None: nothing.
-        daemon: also run the code server and the daemon.
+        host: the host that the socket listens on.
+        allow_hosts: further host names of the server.
+        token: the token that requests must carry; None for no token.
+        daemon: whether to run the code server and the daemon, too.
     """
 
     workspace: str
@@ -62,7 +62,7 @@ class Settings:
 
 
 def serve_ui(settings: Settings, listener: socket.socket) -> bool:
-    """Serve on ``listener`` until interrupted; return False if the daemon ended before."""
+    """Serve on ``listener`` until interrupted; return False if the daemon ended earlier."""
     configure_loggers(formatter="colored", log_level="INFO")
     with ExitStack() as stack:
         instance = stack.enter_context(dg.DagsterInstance.get())
@@ -106,7 +106,7 @@ def _stop_after(server: uvicorn.Server, daemon: subprocess.Popen[bytes]) -> None
 
 @contextmanager
 def _code_servers(instance: dg.DagsterInstance, workspace: str) -> Iterator[str]:
-    """One code server for webserver and daemon; a workspace file that leads to it."""
+    """Run one code server for webserver and daemon; yield the workspace file that points to it."""
     target = WorkspaceFileTarget([workspace])
     with (
         ProxyServerManager(instance, target, code_server_log_level="warning") as servers,

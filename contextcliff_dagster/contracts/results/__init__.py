@@ -1,8 +1,8 @@
 """Results of the length profile as typed values: ``cliffs.json``, ``metrics.json``, comparisons.
 
-Belongs here: what a result holds, each field with a description and a unit. Does not belong here:
-where files are (``store``), and how a field is computed. The JSON Schemas in ``schemas/`` are
-written from ``RESULT_FILES`` by ``make schemas``.
+Belongs here: the fields of a result, each with a description and a unit. Does not belong here:
+file locations (``store``) and computation. ``make schemas`` writes the JSON Schemas in
+``schemas/`` from ``RESULT_FILES``.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ __all__ = [
 
 
 class ResultFile(NamedTuple):
-    """A kind of result file: ``<name>.json`` holds a ``model``."""
+    """A kind of result file: ``<name>.json`` holds a value of type ``model``."""
 
     name: str
     model: type[Any]
     title: str
 
     def schema(self) -> dict[str, Any]:
-        """Its JSON Schema."""
+        """Return the JSON Schema of the file."""
         return json_schema(self.model, self.name, self.title)
 
 

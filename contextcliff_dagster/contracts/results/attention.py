@@ -1,4 +1,4 @@
-"""What a result says of the attention of the last prompt token. Verdict and cap never use it."""
+"""Results on the attention of the last prompt token. Verdict and cap never use them."""
 
 from __future__ import annotations
 

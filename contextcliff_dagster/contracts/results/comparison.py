@@ -22,11 +22,11 @@ Quantity = Literal["kv_bytes", "kv_prefill_ms", "kv_press_ms", "kv_question_ms",
 Measure = Annotated[float, Unit("bytes or ms", 0)]
 
 UNPRESSED = "unpressed"
-"""Policy of a model whose engine does not compress the KV cache."""
+"""Policy name of a model whose engine does not compress the KV cache."""
 
 
 class KvPolicy(NamedTuple):
-    """How a model's KV cache is kept. ``base``: the model; ``budget``: the share that is kept."""
+    """The KV cache policy of a model. ``base``: the model; ``budget``: share of the cache kept."""
 
     base: str
     policy: str
@@ -34,12 +34,12 @@ class KvPolicy(NamedTuple):
 
     @property
     def keeps_all(self) -> bool:
-        """Whether it keeps the whole cache, the reference for other policies."""
+        """Return whether the policy keeps the whole cache, the reference for other policies."""
         return self.policy in ("none", UNPRESSED)
 
     @property
     def label(self) -> str:
-        """``snapkv at 20%``; without a budget the policy alone."""
+        """Return the policy and its budget, as in ``snapkv at 20%``; a full budget is not shown."""
         return self.policy if self.budget == 1 else f"{self.policy} at {100 * self.budget:g}%"
 
 
@@ -209,7 +209,7 @@ class LossShift:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the interval has an end; without one the ratio carries no information."""
+        """Return whether the interval has an end; without one the ratio is uninformative."""
         return self.ci_low is not None or self.ci_high is not None
 
 

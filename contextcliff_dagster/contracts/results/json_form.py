@@ -1,11 +1,11 @@
-"""Result files as JSON: the head every one begins with, units and limits, reading, JSON Schemas.
+"""Result files as JSON: their common head, units and limits, reading, and JSON Schemas.
 
 A field is declared once: ``ci_low: Annotated[Score | None, "lower limit of the mean"]``. The string
-is its description, the alias its unit and limits; the JSON Schemas are made from them.
+is its description; the alias gives its unit and limits. The JSON Schemas are made from them.
 
 A declaration is a frozen dataclass (or `TypedDict`) whose fields are strings, numbers, booleans,
 enumerations, ``Literal``, other declarations, ``Sequence`` or ``Mapping[str, ...]`` of these, or
-``... | None``. Numbers keep their kind: an integer that was written is an integer that is read.
+``... | None``. Numbers keep their type: an integer is read back as an integer.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ R = TypeVar("R", bound="DataclassInstance")
 
 
 def nulls(model: type[R], **given: Any) -> R:
-    """Return a result with null in every field that is not ``given``."""
+    """Return a ``model`` whose fields are None, except those in ``given``."""
     return model(**(dict.fromkeys(field.name for field in fields(model)) | given))
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Unit and limits of a number, or the format of a text; ``None`` if there is none."""
+    """Unit and limits of a number, or format of a text; ``None`` if not declared."""
 
     name: str | None = None
     minimum: int | None = None
@@ -52,7 +52,7 @@ Ratio = Annotated[float, Unit("ratio")]
 Spread = Annotated[float, Unit("share", 0)]
 Milliseconds = Annotated[float, Unit("ms", 0)]
 Delay = Annotated[float, Unit("ms")]
-"""A difference of two times; below 0 where the first is shorter."""
+"""Difference of two times; negative if the first is shorter."""
 Dollars = Annotated[float, Unit("USD", 0)]
 Moment = Annotated[str, Unit("UTC", format="date-time")]
 
@@ -213,16 +213,16 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(model: type[T], data: Any) -> T:
-    """Return the result of kind ``model`` from ``data``, the inverse of `to_json`.
+    """Return ``data`` as a value of type ``model``: the inverse of `to_json`.
 
-    Fields with a default may be absent: older versions did not write them.
+    Fields with a default may be absent, because older versions did not write them.
 
     Raises:
         NewerResultError: a newer version wrote it.
         ResultError: a field is missing, unknown, or of another type.
     """
     if not isinstance(data, Mapping):
-        raise ResultError("it is no JSON object")
+        raise ResultError("it is not a JSON object")
     if _version(data) > _version({"schema_version": RESULT_VERSION}):
         raise NewerResultError(
             f"it has schema version {data['schema_version']}{_writer(data)}, and this version of "
@@ -257,7 +257,7 @@ def _version(data: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _writer(data: Mapping[str, Any]) -> str:
-    """Return the program that wrote the file, if the file names it."""
+    """Return a clause naming the program that wrote the file; empty if the file names none."""
     try:
         version = data["provenance"]["versions"]["contextcliff-dagster"]
     except (KeyError, TypeError):
@@ -272,7 +272,7 @@ def _hints(model: Any) -> dict[str, Any]:
 
 @cache
 def _optional(model: Any) -> frozenset[str]:
-    """Return the fields that may be absent."""
+    """Return the names of the fields that may be absent."""
     if typing.is_typeddict(model):
         hints = _hints(model).items()
         return frozenset(name for name, hint in hints if typing.get_origin(hint) is _NOT_REQUIRED)
@@ -288,8 +288,8 @@ def _unwrap(hint: Any) -> tuple[Any, Unit, str]:
     """Return the bare type, its unit and its description."""
     unit, description = Unit(), ""
     while (origin := typing.get_origin(hint)) in (typing.Annotated, _NOT_REQUIRED):
-        hint, *more = typing.get_args(hint)
-        for note in more if origin is typing.Annotated else ():
+        hint, *notes = typing.get_args(hint)
+        for note in notes if origin is typing.Annotated else ():
             if isinstance(note, Unit):
                 unit = note
             elif not description:
@@ -344,17 +344,17 @@ _KINDS = {str: "a text", int: "an integer", float: "a number", bool: "true or fa
 
 def _read_object(model: Any, data: Mapping[str, Any], where: str) -> Any:
     hints = _hints(model)
-    at = f"{where}." if where else ""
-    if missing := [name for name in hints if name not in data and name not in _optional(model)]:
-        raise ResultError(f"{at}{missing[0]} is missing")
+    path = f"{where}." if where else ""
+    if absent := [name for name in hints if name not in data and name not in _optional(model)]:
+        raise ResultError(f"{path}{absent[0]} is missing")
     if typing.is_typeddict(model):  # open, and in its own order
         return {
-            name: _read(hints[name], item, f"{at}{name}") if name in hints else item
+            name: _read(hints[name], item, f"{path}{name}") if name in hints else item
             for name, item in data.items()
         }
     if unknown := [name for name in data if name not in hints]:
-        raise ResultError(f"{at}{unknown[0]} is not known to this version")
-    return model(**{name: _read(hints[name], item, f"{at}{name}") for name, item in data.items()})
+        raise ResultError(f"{path}{unknown[0]} is not known to this version")
+    return model(**{name: _read(hints[name], item, f"{path}{name}") for name, item in data.items()})
 
 
 def _object_schema(model: Any, definitions: dict[str, Any]) -> dict[str, Any]:
@@ -372,8 +372,8 @@ def _schema(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     kind, unit, description = _unwrap(hint)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        (other,) = (argument for argument in arguments if argument is not type(None))
-        schema = _schema(other, definitions)
+        (inner,) = (argument for argument in arguments if argument is not type(None))
+        schema = _schema(inner, definitions)
         if "type" in schema:
             schema["type"] = [schema["type"], "null"]
         elif "enum" in schema:

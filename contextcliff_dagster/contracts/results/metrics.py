@@ -29,7 +29,7 @@ CATEGORY_WORDS: dict[Category, str] = {
     "source": "sources",
     "evidence_position": "evidence positions",
 }
-"""The word for a category's values in sentences."""
+"""Plural noun for the values of each category, for sentences."""
 
 
 ReasoningTokens = Annotated[Tokens | None, "of these, spent on reasoning; absent in older files"]

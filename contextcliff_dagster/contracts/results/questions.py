@@ -1,4 +1,4 @@
-"""What a result says of the questions: their mix, their evidence, their levels, their controls."""
+"""Results on the questions: their mix, evidence, levels and controls."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def published_rule(task: str, question: str) -> dict[str, Any] | None:
 
 
 class BabiLongCorpus(BenchmarkCorpus):
-    """``task`` is bAbI's (``qa1``), by the name of file or folder; all lengths are manufactured."""
+    """BABILong's tasks, named by file or folder (``qa1``); all lengths are manufactured."""
 
     name = "babilong"
     lengths = "manufactured: facts padded with text of books up to a chosen size"
@@ -59,8 +59,8 @@ class BabiLongCorpus(BenchmarkCorpus):
         return "a few facts padded with sentences of books up to a chosen size"
 
     def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
-        named = _TASK.search(file.stem) or _TASK.fullmatch(file.parent.name)
-        task = named.group() if named else self.name
+        match = _TASK.search(file.stem) or _TASK.fullmatch(file.parent.name)
+        task = match.group() if match else self.name
         question = record.text("question")
         yield Asked(
             text=record.text("input"),

@@ -52,4 +52,4 @@ PUBLISHED = {
     "babilong": "https://huggingface.co/datasets/RMT-team/babilong",
     "l-eval": "https://github.com/OpenLMLab/LEval",
 }
-"""Where each benchmark's makers publish it, for the error that there is no copy."""
+"""Addresses where the benchmarks are published, for the error that there is no local copy."""

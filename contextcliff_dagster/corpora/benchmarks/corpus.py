@@ -1,4 +1,4 @@
-"""What the corpora of public benchmarks share: options, files, accounts, manufactured lengths."""
+"""Shared base of the benchmark corpora: options, files, accounts, manufactured lengths."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A question that is left out, and why; the corpus's account counts the reasons."""
+    """A question that is left out, and the reason; the corpus's account counts the reasons."""
 
     reason: str
 
@@ -86,7 +86,7 @@ class BenchmarkCorpus(StreamedCorpus):
     """
 
     lengths: str
-    """How its documents' lengths came about, except `made_up_lengths`, as half a sentence."""
+    """Origin of its documents' lengths, except `made_up_lengths`, as half a sentence."""
     made_up_lengths: ClassVar[Mapping[str, str]] = {}
     """Task -> how its documents' lengths were manufactured, as half a sentence; others: natural."""
     endings: ClassVar[tuple[str, ...]] = (".json", ".jsonl", ".parquet")
@@ -96,8 +96,8 @@ class BenchmarkCorpus(StreamedCorpus):
     """Further text options, each with its allowed values; the first is the default."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        given = dict(options)
-        allowed = given.pop(ALLOW_SYNTHETIC_LENGTH, None)
+        chosen = dict(options)
+        allowed = chosen.pop(ALLOW_SYNTHETIC_LENGTH, None)
         if allowed is not None and not isinstance(allowed, bool):
             raise CorpusError(
                 f"Option {ALLOW_SYNTHETIC_LENGTH!r} is true or false, not {allowed!r}."
@@ -105,13 +105,13 @@ class BenchmarkCorpus(StreamedCorpus):
         self._allowed = bool(allowed)
         words = {"unanswerable": ("leave_out", "ask"), **self.own_options}
         types = {"path": PATH, "tasks": list, "task": str, **dict.fromkeys(words, str)}
-        given = take_options(self.name, given, types)
-        self.path = given_path(self.name, given)
-        if "task" in given and "tasks" in given:
+        chosen = take_options(self.name, chosen, types)
+        self.path = given_path(self.name, chosen)
+        if "task" in chosen and "tasks" in chosen:
             raise CorpusError("Options 'task' and 'tasks' both say what is used; give one.")
-        self._tasks = [given["task"]] if "task" in given else given.get("tasks")
+        self._tasks = [chosen["task"]] if "task" in chosen else chosen.get("tasks")
         self.chosen = {
-            option: one_of(option, given.get(option), values) for option, values in words.items()
+            option: one_of(option, chosen.get(option), values) for option, values in words.items()
         }
         self.files = self._found()
 
@@ -136,11 +136,11 @@ class BenchmarkCorpus(StreamedCorpus):
         return options_hash(self.name, options, content)
 
     def entries(self) -> Iterator[Entry]:
-        """
+        """Yield the questions of the chosen tasks; skip a folder's tasks of refused lengths.
+
         Raises:
-            CorpusError: a record cannot be used, with file and place; a task that was named, or
-                every task, has manufactured lengths and that was not allowed; or there is no
-                question at all. In a folder with other tasks such a task is left out. If a file
+            CorpusError: a record cannot be used, with file and place; a named task, or every task,
+                has manufactured lengths that are not allowed; or there is no question. If a file
                 looks like another benchmark's, the message says so instead.
         """
         try:
@@ -151,58 +151,56 @@ class BenchmarkCorpus(StreamedCorpus):
             raise
 
     def _refuse_another(self, file: Path, error: CorpusError | None = None) -> None:
-        """Raises:
-        CorpusError: the file looks like another benchmark's, and not like this benchmark's.
-        """
+        """Raise CorpusError if the file looks like another benchmark's and not like this one's."""
         if (kinds := benchmarks_of(file)) and self.name not in kinds:
             raise CorpusError(
-                f"{file} is no file of {self.name}, it looks like {' or '.join(sorted(kinds))}: "
+                f"{file} is not a file of {self.name}; it looks like {' or '.join(sorted(kinds))}: "
                 "name that with --dataset, or leave --dataset out (in a study: corpus.kind)."
             ) from error
 
     def _entries(self) -> Iterator[Entry]:
         left_out: Counter[str] = Counter()
         used: Counter[str] = Counter()
-        seen: set[str] = set()
+        seen_tasks: set[str] = set()
         made: dict[str, str] = {}
         refused: CorpusError | None = None
         derived: set[bytes] = set()
         for file in self.files:
             for place, value in self.records(file):
-                for asked in self.asked(Item(value, place), file):
-                    if not isinstance(asked, LeftOut):
-                        seen.add(asked.task)
-                    if isinstance(asked, LeftOut):
-                        left_out[asked.reason] += 1
-                    elif self._tasks is not None and asked.task not in self._tasks:
+                for question in self.asked(Item(value, place), file):
+                    if not isinstance(question, LeftOut):
+                        seen_tasks.add(question.task)
+                    if isinstance(question, LeftOut):
+                        left_out[question.reason] += 1
+                    elif self._tasks is not None and question.task not in self._tasks:
                         left_out["of another task"] += 1
-                    elif not asked.answers and self.chosen["unanswerable"] == "leave_out":
+                    elif not question.answers and self.chosen["unanswerable"] == "leave_out":
                         left_out["unanswerable"] += 1
-                    elif (how := self.manufactured(asked.task)) and not self._allowed:
-                        refused = refused or self._manufactured(asked.task, how, place)
+                    elif (how := self.manufactured(question.task)) and not self._allowed:
+                        refused = refused or self._manufactured(question.task, how, place)
                         if self._tasks is not None or not self.path.is_dir():
                             raise refused  # the study names this task
-                        left_out[f"of {asked.task} (manufactured lengths)"] += 1
-                    elif _is_repeated(entry := self._entry(asked, place), derived):
+                        left_out[f"of {question.task} (manufactured lengths)"] += 1
+                    elif _is_repeated(entry := self._entry(question, place), derived):
                         left_out["repeated"] += 1
                     else:
                         if how:
-                            made[asked.task] = how
-                        used[asked.task] += 1
+                            made[question.task] = how
+                        used[question.task] += 1
                         yield entry
         if refused is not None and not used:
             raise refused
-        unknown = [str(task) for task in self._tasks or () if task not in seen]
-        if seen and unknown:
-            raise no_such_tasks(self.path, unknown, seen)
+        missing_tasks = [str(task) for task in self._tasks or () if task not in seen_tasks]
+        if seen_tasks and missing_tasks:
+            raise no_such_tasks(self.path, missing_tasks, seen_tasks)
         if not used:
             raise CorpusError(
-                f"{self.path} gives no question of {self.name} ({_listed(left_out) or 'none'} "
-                "left out); name another file, or other 'tasks'."
+                f"{self.path} has no question of {self.name} ({_counts_text(left_out) or 'none'} "
+                "left out); choose another file, or other 'tasks'."
             )
         summary = f"{used.total():,} questions of {self.name} used"
         if left_out:
-            summary += f"; left out: {_listed(left_out)}"
+            summary += f"; left out: {_counts_text(left_out)}"
         lengths = self.lengths
         if made and self.made_up_lengths:
             lengths += f"; manufactured in {', '.join(sorted(made))}"
@@ -230,7 +228,7 @@ class BenchmarkCorpus(StreamedCorpus):
             answers, kind = (NO_ANSWER,), "unanswerable"
         answers = tuple(dict.fromkeys(answers))
         first = [start for start, _ in asked.evidence]
-        known = {
+        fields = {
             "domain": asked.domain or None,
             "level": asked.level,
             "evidence_position": None if asked.place is None else asked.place / len(asked.text),
@@ -241,7 +239,7 @@ class BenchmarkCorpus(StreamedCorpus):
             **{key: value for key, value in asked.more.items() if value != ""},
             "answer_type": kind or answer_type(answers),
             "source": asked.source or self.name,
-            **{key: value for key, value in known.items() if value is not None},
+            **{key: value for key, value in fields.items() if value is not None},
             **({SCORING_RULE: dict(asked.rule)} if asked.rule and asked.answers else {}),
         }
         example = Example(asked.identity, "", question, answers, asked.task, metadata)
@@ -261,19 +259,19 @@ class BenchmarkCorpus(StreamedCorpus):
         files = [file for file in self.path.rglob("*") if file.suffix.lower() in self.endings]
         if not (files := sorted(filter(Path.is_file, files))):
             raise CorpusError(
-                f"{self.path} holds no {' or '.join(self.endings)} file; name the folder with "
+                f"{self.path} holds no {' or '.join(self.endings)} file; give the folder with "
                 f"the files of {self.name}."
             )
         return files
 
 
-def _listed(counts: Mapping[str, int]) -> str:
+def _counts_text(counts: Mapping[str, int]) -> str:
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{n:,} {reason}" for reason, n in ordered)
 
 
 def _is_repeated(entry: Entry, derived: set[bytes]) -> bool:
-    """Whether document, question, answers and task were all seen before; False if ids are given."""
+    """Return whether document, question, answers and task repeat an entry without an id."""
     if entry.id_given:
         return False
     key = bytes.fromhex(entry.example.example_id)

@@ -91,15 +91,15 @@ def _put_down(
     record: Item, paragraphs: list[tuple[str, list[str]]]
 ) -> tuple[str, dict[tuple[str, int], tuple[int, int]]]:
     """Return the document, and the place of each sentence by (title, number)."""
-    whole = PiecedText()
+    document = PiecedText()
     spans: dict[tuple[str, int], tuple[int, int]] = {}
     for title, sentences in paragraphs:
-        whole.add(title, before="\n\n")
+        document.add(title, before="\n\n")
         for number, sentence in enumerate(sentences):
             # HotpotQA's sentences begin with their blank, 2WikiMultihopQA's do not.
-            apart = "\n" if number == 0 else "" if sentence[:1].isspace() else " "
+            separator = "\n" if number == 0 else "" if sentence[:1].isspace() else " "
             # If a title occurs twice, the first counts.
-            spans.setdefault((title, number), whole.add(sentence, before=apart))
+            spans.setdefault((title, number), document.add(sentence, before=separator))
     if not spans:
         raise record.error("'context' holds no sentence")
-    return whole.text, spans
+    return document.text, spans

@@ -34,7 +34,7 @@ class Item:
         """
         value = self._field(key)
         if not isinstance(value, str) or not value.strip():
-            raise self.error(f"{key!r} is not text with something in it")
+            raise self.error(f"{key!r} is not text, or is empty")
         return value
 
     def label(self, key: str) -> str:
@@ -93,18 +93,18 @@ _NUMBER = re.compile(r"[-+]?\d+(,\d{3})*(\.\d+)?%?")
 
 def answer_type(answers: Sequence[str]) -> AnswerType:
     """Return the accepted answers' kind: ``text`` unless all are yes or no, or all numbers."""
-    plain = [answer.strip().rstrip(".").lower() for answer in answers]
-    if all(answer in ("yes", "no") for answer in plain):
+    words = [answer.strip().rstrip(".").lower() for answer in answers]
+    if all(answer in ("yes", "no") for answer in words):
         return "yes_no"
-    return "number" if all(_NUMBER.fullmatch(answer) for answer in plain) else "text"
+    return "number" if all(_NUMBER.fullmatch(answer) for answer in words) else "text"
 
 
 def letters_of(answer: str) -> str:
     """Return the options that an answer such as ``B``, ``BD``, ``B, D`` or ``B and D`` names, as
     ``BD``; empty for anything else, such as ``BBC``: options come in order, each once."""
-    plain = answer.strip().rstrip(".")
-    named = re.findall("[A-H]", plain) if _LETTERS.fullmatch(plain) else []
-    return "".join(named) if named == sorted(set(named)) else ""
+    text = answer.strip().rstrip(".")
+    letters = re.findall("[A-H]", text) if _LETTERS.fullmatch(text) else []
+    return "".join(letters) if letters == sorted(set(letters)) else ""
 
 
 def choice_question(question: str, options: Sequence[str]) -> str:

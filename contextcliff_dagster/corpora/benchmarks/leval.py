@@ -35,13 +35,13 @@ _FACT = re.compile(r"(true|false)\s*\[fact:.*", re.IGNORECASE | re.DOTALL)
 
 
 class LEvalCorpus(BenchmarkCorpus):
-    """``task`` is the file's name. Outputs that are letters (``B``, ``ACD``) are choices
-    in the tasks of lettered options, and elsewhere where the instruction lists such options.
+    """L-Eval's tasks, named by file. Outputs that are letters (``B``, ``ACD``) are choices in the
+    tasks of lettered options, and in others if the instruction lists lettered options.
 
-    Of ``True [fact: False]`` the first word, which is by the text, is the answer. Left out are
-    records that L-Eval scores with ROUGE or has judged, and ``codeU``, whose answers are what code
-    prints. Option ``longest_answer``: ``short`` leaves out questions whose output is longer than
-    200 characters (essays, which no score of this project judges), ``any`` keeps them.
+    The answer of ``True [fact: False]`` is the first word, which follows the text. Records that
+    L-Eval scores with ROUGE or a judge, and ``codeU`` (the output of code), are left out. Option
+    ``longest_answer``: ``short`` leaves out questions whose output is longer than 200 characters
+    (essays, which no score of this project judges), ``any`` keeps them.
     """
 
     name = "l-eval"
@@ -58,29 +58,29 @@ class LEvalCorpus(BenchmarkCorpus):
             raise record.error(f"{len(questions)} 'instructions' have {len(outputs)} 'outputs'")
         not_scored = _NOT_SCORED.get(record.label("evaluation"))
         for number, (question, output) in enumerate(zip(questions, outputs, strict=True), start=1):
-            for what, text in (("instruction", question), ("output", output)):
+            for field, text in (("instruction", question), ("output", output)):
                 if not isinstance(text, str) or not text.strip():
-                    raise record.error(f"{what} {number} is not text with something in it")
+                    raise record.error(f"{field} {number} is not text, or is empty")
             if task == "codeU" or not_scored:
                 yield LeftOut(not_scored or "of codeU, whose answers are what code prints")
                 continue
-            asked = _asked(document, task, question, output.strip())
+            asked = _question(document, task, question, output.strip())
             if len(asked.answers[0]) > 200 and self.chosen["longest_answer"] == "short":
                 yield LeftOut("with an answer above 200 characters")
                 continue
             yield replace(asked, source=record.label("source"))
 
 
-def _asked(document: str, task: str, question: str, output: str) -> Asked:
+def _question(document: str, task: str, question: str, output: str) -> Asked:
     rule = {"name": _RULES[task]} if task in _RULES else None
-    asked = Asked(document, question, (output,), task, rule=rule)
+    result = Asked(document, question, (output,), task, rule=rule)
     if by_text := _FACT.fullmatch(output):
         answers, rule = (by_text[1],), {"name": "true_or_false"}
-        return replace(asked, question=question + _BY_STORY, answers=answers, rule=rule)
+        return replace(result, question=question + _BY_STORY, answers=answers, rule=rule)
     choice = task in _CHOICES or _OPTIONS.search(question) is not None
     if choice and (letters := letters_of(output) or letters_of(output.split()[0])):
         kind: AnswerType = "multiple_choice"
-        return replace(asked, question=question + _BY_LETTER, answers=(letters,), kind=kind)
-    if task == "gsm100" and (stated := re.search(r"The answer is (\S+)", output)):
-        return replace(asked, answers=(stated[1].rstrip("."),))
-    return asked
+        return replace(result, question=question + _BY_LETTER, answers=(letters,), kind=kind)
+    if task == "gsm100" and (match := re.search(r"The answer is (\S+)", output)):
+        return replace(result, answers=(match[1].rstrip("."),))
+    return result

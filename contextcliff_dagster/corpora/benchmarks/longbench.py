@@ -72,7 +72,7 @@ _LABELS = ("difficulty", "language", "contextual_requirement")
 
 
 class LongBenchCorpus(BenchmarkCorpus):
-    """``task`` is the data set; those published with ROUGE or edit similarity are left out.
+    """LongBench's data sets as tasks, without those published with ROUGE or edit similarity.
 
     Score it with ``f1``, which is each set's published score: token F1, the share of the numbers
     in the answer that are right (passages, counts), or 1 / labels named (trec, lsht).
@@ -92,19 +92,19 @@ class LongBenchCorpus(BenchmarkCorpus):
             return
         # An unknown set may have any kind of lengths: better ask than measure.
         if task not in NATURAL and task not in MANUFACTURED:
-            raise record.error(f"'dataset' is {task[:40]!r}, which is none of LongBench's")
+            raise record.error(f"'dataset' is {task[:40]!r}, which is not one of LongBench's")
         answers: tuple[str, ...] = tuple(record.texts("answers"))
         if not answers:
             yield LeftOut("without an answer in this file")
             return
         if task == "qasper" and any(answer.lower() == "unanswerable" for answer in answers):
             answers = tuple(answer for answer in answers if answer.lower() != "unanswerable")
-        given = record.label("input")
-        if not given and task not in _QUESTIONS:
+        question_input = record.label("input")
+        if not question_input and task not in _QUESTIONS:
             raise record.error("there is no 'input'")
         yield Asked(
             text=record.text("context"),
-            question=_QUESTIONS.get(task, "{input}").replace("{input}", given),
+            question=_QUESTIONS.get(task, "{input}").replace("{input}", question_input),
             answers=answers,
             task=task,
             identity=record.label("_id"),
@@ -123,7 +123,7 @@ def published_rule(task: str, record: Item) -> dict[str, Any] | None:
 
 
 class LongBenchV2Corpus(BenchmarkCorpus):
-    """``task`` is the domain (``Single-Document QA`` and so on), ``domain`` the sub-domain.
+    """LongBench v2: ``task`` is its domain (``Single-Document QA`` ...), ``domain`` its sub-domain.
 
     Score it with ``em``: many a wrong reply contains the letter.
     """
@@ -149,9 +149,9 @@ class LongBenchV2Corpus(BenchmarkCorpus):
 
 
 class LongBenchProCorpus(BenchmarkCorpus):
-    """``task`` is the primary task (``T3``); those that need a list or a ranking are left out.
+    """LongBench Pro's primary tasks (``T3``), without those that need a list or a ranking.
 
-    So are questions with several answers, of which all would be needed. Option ``question``:
+    Questions that need several answers at once are left out, too. Option ``question``:
     ``nonthinking`` (default) or ``thinking``, the published wording with reasoning first. Both ask
     for a reply that begins with ``[Answer]``; the answer has a line of its own.
     """

@@ -18,7 +18,7 @@ class MuSiQueCorpus(BenchmarkCorpus):
     """The document is the paragraphs in the published order, each under its title.
 
     ``level`` is the number of hops, ``task`` names it (``2_hop``); evidence is the paragraph of
-    each hop, the answer's place is looked for in that of the last hop.
+    each hop, the answer is looked for in the last one.
     """
 
     name = "musique"
@@ -32,12 +32,12 @@ class MuSiQueCorpus(BenchmarkCorpus):
         if "answer" not in record and answerable:
             yield LeftOut("without an answer in this file")
             return
-        whole = PiecedText()
+        document = PiecedText()
         spans: dict[int, tuple[int, int]] = {}
         for number, paragraph in enumerate(record.items("paragraphs")):
-            whole.add(paragraph.text("title"), before="\n\n")
+            document.add(paragraph.text("title"), before="\n\n")
             index = paragraph.whole("idx") if "idx" in paragraph else number
-            spans[index] = whole.add(paragraph.text("paragraph_text"), before="\n")
+            spans[index] = document.add(paragraph.text("paragraph_text"), before="\n")
         if not spans:
             raise record.error("'paragraphs' is empty")
         answers: tuple[str, ...] = ()
@@ -46,14 +46,14 @@ class MuSiQueCorpus(BenchmarkCorpus):
             answers = (record.text("answer"), *aliases)
         hops = list(record.items("question_decomposition"))
         # For an unanswerable question, some hop's paragraph is not among the twenty.
-        wanted = [
+        indices = [
             hop.whole("paragraph_support_idx") for hop in hops if "paragraph_support_idx" in hop
         ]
-        evidence = [spans[index] for index in wanted if index in spans]
+        evidence = [spans[index] for index in indices if index in spans]
         if len(evidence) < len(hops):
             evidence = []
         yield Asked(
-            text=whole.text,
+            text=document.text,
             question=record.text("question"),
             answers=answers,
             task=f"{len(hops)}_hop" if answers else "unanswerable",
@@ -61,5 +61,5 @@ class MuSiQueCorpus(BenchmarkCorpus):
             identity=record.text("id") + ("" if answers else "-unanswerable"),
             level=len(hops) or None,
             evidence=evidence,
-            place=answer_place(whole.text, evidence[-1:], answers) if answers else None,
+            place=answer_place(document.text, evidence[-1:], answers) if answers else None,
         )

@@ -47,7 +47,7 @@ class NarrativeQACorpus(BenchmarkCorpus):
         if not rows or self.path.suffix == ".csv":
             raise CorpusError(
                 f"{self.path} is neither a folder with NarrativeQA's 'qaps.csv' (next to its "
-                "stories, .content) nor rows of it (.jsonl, .parquet); name one of these."
+                "stories, .content) nor rows of it (.jsonl, .parquet); choose one of these."
             )
         self._refuse_no_texts(files)
         return files
@@ -74,20 +74,20 @@ class NarrativeQACorpus(BenchmarkCorpus):
         return super().records(file)
 
     def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
-        reading = self.chosen["text"]
+        text_kind = self.chosen["text"]
         if file.suffix != ".csv":
             document = record.item("document")
-            text = (document.item("summary") if reading == "summary" else document).text("text")
+            text = (document.item("summary") if text_kind == "summary" else document).text("text")
             answers = tuple(answer.text("text") for answer in record.items("answers"))
             question = record.item("question").text("text")
-            yield Asked(text, question, answers, reading, domain=document.label("kind"))
+            yield Asked(text, question, answers, text_kind, domain=document.label("kind"))
         elif self.chosen["split"] not in ("all", record.label("set")):
             yield LeftOut("of another split")
         elif story := self._text(record.text("document_id")):
             keys = (key for key in ("answer1", "answer2") if record.label(key))
-            yield Asked(story, record.text("question"), tuple(map(record.text, keys)), reading)
+            yield Asked(story, record.text("question"), tuple(map(record.text, keys)), text_kind)
         else:
-            yield LeftOut(f"whose {reading} is not there as UTF-8 text")
+            yield LeftOut(f"whose {text_kind} is not there as UTF-8 text")
 
     def _read_text(self, document: str) -> str | None:
         """Return the story or summary; None if it is missing or not UTF-8."""

@@ -21,11 +21,11 @@ from contextcliff_dagster.corpora.readers.rows import JsonStream
 class QasperCorpus(BenchmarkCorpus):
     """The document is title, abstract and sections, with blank lines between; one paper at a time.
 
-    Every annotator's answer is accepted: spans joined by commas, yes or no, or free text. Where
-    some say that the paper does not answer, the question counts as answered by the others; where
-    all say so, as unanswerable. ``task`` is extractive, free_form, yes_no or unanswerable, after
-    the first answer. Evidence is the first annotator's paragraphs, where all are in the text (a
-    figure or table is not).
+    Every annotator's answer is accepted: spans joined by commas, yes or no, or free text. If some
+    say that the paper does not answer, the question counts as answered by the others; if all say
+    so, as unanswerable. ``task`` is extractive, free_form, yes_no or unanswerable, after the first
+    answer. Evidence is the first annotator's paragraphs, if all are in the text (a figure or table
+    is not).
     """
 
     name = "qasper"
@@ -35,19 +35,19 @@ class QasperCorpus(BenchmarkCorpus):
     def records(self, file: Path) -> Iterator[tuple[str, Any]]:
         for place, paper, value in JsonStream(file).members():
             if not isinstance(value, dict):
-                raise CorpusError(f"{place}: {paper!r} is no paper; name a Qasper file.")
+                raise CorpusError(f"{place}: {paper!r} is not a paper; choose a Qasper file.")
             yield f"{place}, paper {paper}", value
 
     def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
         text = _text(record)
         for qa in record.items("qas"):
-            given = [entry.item("answer") for entry in qa.items("answers")]
-            if not given:
+            replies = [entry.item("answer") for entry in qa.items("answers")]
+            if not replies:
                 yield LeftOut("without an answer in this file")
                 continue
             answered = [
                 (answer, *_reply(answer))
-                for answer in given
+                for answer in replies
                 if answer.value.get("unanswerable") is not True
             ]
             answers = tuple(text for _, text, _ in answered)
@@ -67,16 +67,16 @@ class QasperCorpus(BenchmarkCorpus):
 
 
 def _text(record: Item) -> str:
-    whole = PiecedText()
-    whole.add(record.text("title"))
+    document = PiecedText()
+    document.add(record.text("title"))
     if record.label("abstract").strip():
-        whole.add(record.text("abstract"), before="\n\n")
+        document.add(record.text("abstract"), before="\n\n")
     for section in record.items("full_text"):
         if name := section.label("section_name"):
-            whole.add(name, before="\n\n")
+            document.add(name, before="\n\n")
         for paragraph in section.texts("paragraphs"):
-            whole.add(paragraph, before="\n\n")
-    return whole.text
+            document.add(paragraph, before="\n\n")
+    return document.text
 
 
 def _reply(answer: Item) -> tuple[str, str]:

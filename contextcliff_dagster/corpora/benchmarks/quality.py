@@ -15,7 +15,7 @@ from contextcliff_dagster.corpora.benchmarks.item import Item, choice_answers, c
 
 
 class QualityCorpus(BenchmarkCorpus):
-    """``task`` is ``hard`` (readers in a hurry mostly failed) or ``easy``; answers are letters.
+    """QuALITY: ``task`` is ``hard`` (hurried readers mostly failed) or ``easy``.
 
     Score it with ``em``: many a wrong reply contains the letter. The test set has no labels and
     is left out.

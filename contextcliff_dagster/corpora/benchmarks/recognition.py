@@ -44,16 +44,16 @@ def _of_json(file: Path) -> Iterator[Any]:
     if not stream.begins_with("{"):
         yield from (value for _, value in stream.values())
         return
-    plain: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     nested = False
     for _, name, value in islice(stream.members({"data"}), 40):
         if isinstance(value, Mapping) and (name == "data" or "qas" in value):
             yield value
             nested = True
         else:
-            plain[name] = value
-    if plain and not nested:
-        yield plain
+            members[name] = value
+    if members and not nested:
+        yield members
 
 
 def _has(*names: str) -> Callable[[Record], bool]:
@@ -69,14 +69,14 @@ def _is_squad(record: Record) -> bool:
 
 
 def _is_multi_hop(record: Record) -> bool:
-    """Whether the record has HotpotQA's format, which 2WikiMultihopQA shares."""
+    """Return whether the record has HotpotQA's format, which 2WikiMultihopQA shares."""
     context = record.get("context")
-    titled = isinstance(context, list) and all(
+    has_titles = isinstance(context, list) and all(
         isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[1], list)
         for pair in context
     )
     columns = isinstance(context, Mapping) and {"title", "sentences"} <= set(context)
-    return "question" in record and (titled or columns)
+    return "question" in record and (has_titles or columns)
 
 
 def _has_marks_of_two_wiki(record: Record) -> bool:

@@ -26,9 +26,9 @@ class SquadCorpus(BenchmarkCorpus):
     """One example a question; the document is the paragraph, or with the option ``text: article``
     all paragraphs that SQuAD has of the article, in order. An article is held at a time.
 
-    The answer's place is that of the first answer whose ``answer_start`` is right. On articles the
-    evidence is the question's paragraph, and the unanswerable questions are left out: another
-    paragraph may answer them.
+    The answer's place is the first correct ``answer_start``. On articles the evidence is the
+    question's paragraph, and the unanswerable questions are left out: another paragraph may answer
+    them.
     """
 
     name = "squad"
@@ -65,19 +65,19 @@ class SquadCorpus(BenchmarkCorpus):
         article = _BETWEEN.join(contexts)
         begin = 0
         for paragraph, context in zip(paragraphs, contexts, strict=True):
-            text, before = (article, begin) if self._whole else (context, 0)
+            text, offset = (article, begin) if self._whole else (context, 0)
             begin += len(context) + len(_BETWEEN)
             for qa in paragraph.items("qas"):
-                given = [] if qa.value.get("is_impossible") is True else list(qa.items("answers"))
-                texts = [answer.text("text") for answer in given]
-                starts = [before + answer.whole("answer_start") for answer in given]
-                if not given and self._whole:
+                replies = [] if qa.value.get("is_impossible") is True else list(qa.items("answers"))
+                texts = [answer.text("text") for answer in replies]
+                starts = [offset + answer.whole("answer_start") for answer in replies]
+                if not replies and self._whole:
                     yield LeftOut("without an answer in their paragraph")
-                elif not given and qa.value.get("is_impossible") is not True:
+                elif not replies and qa.value.get("is_impossible") is not True:
                     yield LeftOut("without an answer in this file")
                 else:
                     asked = self._question(qa, text, record, texts, starts)
-                    evidence = ((before, before + len(context)),) if self._whole else ()
+                    evidence = ((offset, offset + len(context)),) if self._whole else ()
                     yield replace(asked, evidence=evidence)
 
     def _question(

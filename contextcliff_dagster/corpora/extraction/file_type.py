@@ -1,10 +1,6 @@
-"""What a file holds, by its bytes; its name decides among texts only.
+"""File types by content, limits on reading, and the text of one file by its type's reader.
 
-What a file holds, by its bytes; its name decides among texts only.
-
-What extraction takes and gives: limits, texts, and files without a readable text.
-
-The text of one file, by the reader of its kind.
+A file's bytes decide its type; its name decides only among texts.
 """
 
 from __future__ import annotations
@@ -50,13 +46,13 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 def is_utf16(data: bytes) -> str | None:
     """Return ``utf-16-le`` or ``utf-16-be`` for UTF-16 without a byte order mark, else None.
 
-    Recognised by the NUL that is every other byte of anything with spaces and line ends in it.
+    UTF-16 shows by the NUL in every other byte, which spaces and line ends bring.
     """
     sample = data[:_SAMPLE]
     if len(sample) < 4:
         return None
-    even, odd = sample[0::2], sample[1::2]
-    for name, high, low in (("utf-16-le", odd, even), ("utf-16-be", even, odd)):
+    even_bytes, odd = sample[0::2], sample[1::2]
+    for name, high, low in (("utf-16-le", odd, even_bytes), ("utf-16-be", even_bytes, odd)):
         if high.count(0) > 0.3 * len(high) and low.count(0) <= 0.01 * len(low):
             text = sample[: len(sample) // 2 * 2].decode(name, "replace")
             if not _controls(text.encode("utf-8", "replace")):
@@ -65,7 +61,7 @@ def is_utf16(data: bytes) -> str | None:
 
 
 def looks_binary(data: bytes) -> bool:
-    """Whether these bytes are not text in any known encoding."""
+    """Return whether these bytes are not text in any known encoding."""
     if any(data.startswith(mark) for mark, _ in _BOMS) or is_utf16(data):
         return False
     # The start and the middle: some formats begin with a text.
@@ -96,10 +92,10 @@ def decoded(data: bytes, notes: list[str], declared: str | None = None) -> str:
     if bad <= _BAD_MOST * len(_MULTIBYTE.findall(text)):
         notes.append(f"sequences that are no UTF-8 replaced by U+FFFD: {bad:,}")
         return text
-    if declared and (known := _known(declared)):
+    if declared and (codec := _known(declared)):
         with suppress(ValueError):
-            text = data.decode(known)
-            notes.append(f"decoded as {known}, which it declares")
+            text = data.decode(codec)
+            notes.append(f"decoded as {codec}, which it declares")
             return text
     return _read_as(_guessed(data), data, notes)
 
@@ -151,7 +147,7 @@ def tidied(text: str, notes: list[str]) -> str:
 
 
 _RULES = 3
-"""Raise it whenever a change to this package can change a text."""
+"""Version of the rules; raise it whenever a change to this package can change a text."""
 
 KINDS = ("text", "markdown", "code", "html", "pdf", "docx", "epub")
 """The kinds of files that can be read."""
@@ -219,7 +215,7 @@ class Unusable:
 
 
 class RefusedError(Exception):
-    """Why a file's text cannot be extracted: a clause whose subject is the file, see `Unusable`."""
+    """Error that a file's text cannot be extracted: a clause about the file, see `Unusable`."""
 
 
 def extractor_version() -> dict[str, str]:
@@ -308,11 +304,11 @@ def _by_content(data: bytes, named: str) -> str:
     if start.startswith(b"{\\rtf"):
         raise RefusedError("is RTF, which is not read; save it as DOCX or PDF")
     binary = looks_binary(data)
-    for what, magics in _BINARY.items():
+    for description, magics in _BINARY.items():
         # Two letters alone may well begin a text.
         telling = magics if binary else tuple(m for m in magics if m[0] > 0x7F or 0 in m)
         if start.startswith(telling):
-            raise RefusedError(f"is {what}, no text")
+            raise RefusedError(f"is {description}, no text")
     if binary:
         raise RefusedError("is binary, no text")
     if named in ("pdf", "docx", "epub"):
@@ -335,9 +331,9 @@ def _packed(data: bytes) -> str:
     if "META-INF/container.xml" in names:
         return "epub"
     if "[Content_Types].xml" in names:
-        for folder, what in _OFFICE.items():
+        for folder, description in _OFFICE.items():
             if any(name.startswith(folder) for name in names):
-                raise RefusedError(f"is {what}, which is not read")
+                raise RefusedError(f"is {description}, which is not read")
         return "docx"
     if "mimetype" in names and "content.xml" in names:
         raise RefusedError("is an OpenDocument file, which is not read; save it as DOCX or PDF")
@@ -419,19 +415,19 @@ def _read(descriptor: int, limits: Limits) -> bytes:
     before = os.fstat(descriptor)
     if not stat.S_ISREG(before.st_mode):
         raise RefusedError(f"is {NO_FILES.get(stat.S_IFMT(before.st_mode), 'no regular file')}")
-    most = int(limits.file_mb * 1e6)
-    if before.st_size > most:
+    limit = int(limits.file_mb * 1e6)
+    if before.st_size > limit:
         raise RefusedError(
-            f"is {before.st_size / 1e6:,.0f} MB large, more than the {limits.file_mb:,g} MB allowed"
+            f"is {before.st_size / 1e6:,.0f} MB, more than the {limits.file_mb:,g} MB allowed"
         )
     data = bytearray()
     # Read to the end: files in /proc report a size of 0, and others grow meanwhile.
     while piece := os.read(descriptor, _PIECE):
         data += piece
-        if len(data) > most:
+        if len(data) > limit:
             raise RefusedError(f"grew beyond the {limits.file_mb:,g} MB allowed while it was read")
-    after = os.fstat(descriptor)
-    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or (
+    stat_after = os.fstat(descriptor)
+    if (before.st_size, before.st_mtime_ns) != (stat_after.st_size, stat_after.st_mtime_ns) or (
         before.st_size and len(data) != before.st_size
     ):
         raise RefusedError("was written to while it was read")

@@ -1,7 +1,7 @@
 """Messages from a worker process to the one that started it: lengths, a header, bytes.
 
-A worker may be in the hands of a hostile file, so what it sends is data only (no pickle), and
-lengths are checked before anything is kept.
+A hostile file may control a worker, so messages are plain data (no pickle), and lengths are checked
+before anything is stored.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ Message = tuple[dict[str, Any], bytes]
 
 
 class GarbledError(Exception):
-    """The bytes received are not a valid worker message."""
+    """Error that the bytes received are not a valid worker message."""
 
 
 def write_message(descriptor: int, header: dict[str, Any], body: bytes = b"") -> None:
     """Write a whole message, waiting for a slow reader. Raises OSError if the reader is gone."""
     packed = json.dumps(header).encode()
     for part in (_LENGTHS.pack(len(packed), len(body)) + packed, body):
-        rest = memoryview(part)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
+        remaining = memoryview(part)
+        while remaining:
+            remaining = remaining[os.write(descriptor, remaining) :]
 
 
 class MessageReader:

@@ -1,4 +1,4 @@
-"""Files in, texts out, in order: a few worker processes, replaced as they die."""
+"""Ordered extraction of texts by a few worker processes, which are replaced when they die."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def extract_all(
     No file's content raises an error. `paths` is read as needed, a bounded number ahead; at most
     that many results wait in memory. Symbolic links are followed. Closing the iterator ends the
     worker processes, and so does the death of this process. Time that the caller takes between two
-    results counts for no file.
+    results does not count against any file.
 
     Raises:
         CorpusError: worker processes cannot be started at all.
@@ -34,9 +34,9 @@ def extract_all(
     pool = _Pool(paths, limits or Limits())
     try:
         while (result := pool.next()) is not None:
-            left = time.monotonic()
+            left_at = time.monotonic()
             yield result
-            away = time.monotonic() - left
+            away = time.monotonic() - left_at
             for worker in pool.workers:
                 worker.deadline += away
     finally:

@@ -1,4 +1,4 @@
-"""A worker process as its parent sees it: started, given a file, watched, ended."""
+"""Worker process as seen by its parent: started, given files, watched and ended."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class WorkerProcess:
 
 def _started(limits: Limits) -> tuple[subprocess.Popen[bytes], int]:
     """Start the process; return it and this end of its lifeline."""
-    theirs, ours = os.pipe()
+    child_end, parent_end = os.pipe()
     settings = {"limits": asdict(limits), "limit_address_space": LIMITS_ADDRESS_SPACE}
     # An editable install may need a hook that -S leaves out: pass its folder explicitly.
     package_root = str(Path(__file__).parents[3])
@@ -181,28 +181,28 @@ def _started(limits: Limits) -> tuple[subprocess.Popen[bytes], int]:
     command = [sys.executable, "-I", "-S", "-c", _PROGRAM]
     try:
         process = subprocess.Popen(
-            [*command, str(theirs), json.dumps(settings), *folders],
+            [*command, str(child_end), json.dumps(settings), *folders],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            pass_fds=[theirs],
+            pass_fds=[child_end],
             cwd="/",  # blocks no unmount, and leaves no core dump in a user's folder
             start_new_session=True,  # the parent handles Ctrl-C
         )
     except OSError as error:
-        os.close(ours)
+        os.close(parent_end)
         raise CorpusError(
             f"A process for reading documents cannot be started: {error.strerror or error}."
         ) from error
     finally:
-        os.close(theirs)
-    return process, ours
+        os.close(child_end)
+    return process, parent_end
 
 
 def _exit_reason(code: int) -> str:
     if code == -signal.SIGKILL:
-        return "had its reader killed from outside, perhaps for want of memory on this machine"
+        return "had its reader killed from outside, perhaps because memory ran out"
     with suppress(ValueError):
         return f"makes its reader crash ({signal.Signals(-code).name})"
     return f"makes its reader end (exit code {code})"

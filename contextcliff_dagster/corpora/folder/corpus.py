@@ -82,21 +82,21 @@ class FolderCorpus(StreamedCorpus):
             **dict.fromkeys(("task", "recall_question"), str),
             "tasks": list,
         }
-        given = take_options(self.name, options, types, _NUMBERS)
-        self.path = given_path(self.name, given)
+        values = take_options(self.name, options, types, _NUMBERS)
+        self.path = given_path(self.name, values)
         if not self.path.is_dir() and not self.path.is_file():
             if self.path.exists():
-                raise CorpusError(f"{self.path} is no plain file; name a folder or a document.")
+                raise CorpusError(f"{self.path} is not a regular file; use a folder or a document.")
             raise CorpusError(
                 f"There is no file or folder {self.path}; check the corpus option 'path'."
             )
-        self._numbers = {name: given[name] for name in _NUMBERS}
-        self._limits = _checked_limits(given.get("limits", {}))
-        self._recall = given.get("questions") == RECALL
-        self._wording = one_of("recall_question", given.get("recall_question"), WORDINGS)
-        self._task, self._tasks = given.get("task"), given.get("tasks")
-        self._columns = dict(given.get("columns", {}))
-        self._table = None if self._recall else self._open_table(given.get("questions"))
+        self._numbers = {name: values[name] for name in _NUMBERS}
+        self._limits = _checked_limits(values.get("limits", {}))
+        self._recall = values.get("questions") == RECALL
+        self._wording = one_of("recall_question", values.get("recall_question"), WORDINGS)
+        self._task, self._tasks = values.get("task"), values.get("tasks")
+        self._columns = dict(values.get("columns", {}))
+        self._table = None if self._recall else self._open_table(values.get("questions"))
         if self._recall and self._task not in (None, TASK):
             raise CorpusError(
                 f"Questions of verbatim recall are of the task {TASK!r}, not {self._task!r}; leave "
@@ -130,36 +130,36 @@ class FolderCorpus(StreamedCorpus):
         return [file_report.fate_row(fate) for fate in self._fates]
 
     def entries(self) -> Iterator[Entry]:
+        """Yield the questions on every document.
+
+        Raises CorpusError, with file and line, if a question names no known document or cannot be
+        used; or if no document gives a question.
         """
-        Raises:
-            CorpusError: a question names no known document or cannot be used, with file and line;
-                or no document gives a question.
-        """
-        files, asked, fates = self._to_read()
-        lost, first, used = Counter[str](), dict[str, str](), 0
+        files, rows_by_file, fates = self._to_read()
+        lost, first, n_used = Counter[str](), dict[str, str](), 0
         results = extract_all((file.path for file in files), self._limits)
         for n, (file, result) in enumerate(zip(files, results, strict=True), 1):
             report_step("reading files", n, len(files))
             fate = self._judged(file, result, first)
-            rows = asked[file.name] if asked is not None else None
+            rows = rows_by_file[file.name] if rows_by_file is not None else None
             entries: list[Entry] = []
             if isinstance(result, Extracted) and fate.fate in ("used", "duplicate"):
                 entries = self._entries(file, result, fate, rows)
                 if not entries and fate.fate == "used":
-                    reason = "has no statement of its own that could be asked for"
+                    reason = "has no unique statement to ask about"
                     fate = fate.left_out("no_question", reason)
             elif rows is not None:
                 lost[fate.fate] += len(rows)
             fates.append(replace(fate, questions=len(entries)))
-            used += len(entries)
+            n_used += len(entries)
             yield from entries
         self._fates = sorted(fates, key=lambda fate: fate.file)
         source = None if self._table is None else self._table.described()
-        account = file_report.account_of(self._fates, used, lost, source)
+        account = file_report.account_of(self._fates, n_used, lost, source)
         self._account = account | {"extraction": extractor_version()}
-        if not used:
-            why = file_report.first_reasons(self._fates)
-            raise CorpusError(f"{self.path} gives no question: {why}. {account['summary']}")
+        if not n_used:
+            reasons = file_report.first_reasons(self._fates)
+            raise CorpusError(f"{self.path} gives no question: {reasons}. {account['summary']}")
 
     def count_to_read(self) -> int:
         """Count the files that would be read, whatever they contain.
@@ -175,14 +175,14 @@ class FolderCorpus(StreamedCorpus):
         self._refuse_nothing(walked)
         tables = [file for file in walked.found if self._is_table(file)]
         files = [file for file in walked.found if file not in tables]
-        asked = self._asked(walked, files)
+        rows = self._asked(walked, files)
         fates = list(walked.left_out)
         fates += [Fate(file.name, "questions", "holds questions") for file in tables]
-        if asked is not None:
+        if rows is not None:
             reason = "has no question in the table"
-            fates += [Fate(f.name, "no_question", reason) for f in files if f.name not in asked]
-            files = [file for file in files if file.name in asked]
-        return files, asked, fates
+            fates += [Fate(f.name, "no_question", reason) for f in files if f.name not in rows]
+            files = [file for file in files if file.name in rows]
+        return files, rows, fates
 
     def _open_table(self, named: str | Path | None) -> QuestionTable:
         folder = self.path if self.path.is_dir() else self.path.parent
@@ -192,7 +192,7 @@ class FolderCorpus(StreamedCorpus):
             raise CorpusError(
                 f"{self.path} comes without questions: put a table questions.csv with the columns "
                 f"document, question, answers into {folder}, name one with --questions FILE, or "
-                "let verbatim recall be asked for with --questions recall (in a study: "
+                "ask for verbatim recall with --questions recall (in a study: "
                 "corpus.questions)."
             )
         task = self._task or "question_answering"
@@ -201,9 +201,9 @@ class FolderCorpus(StreamedCorpus):
     def _refuse_nothing(self, walked: Walked) -> None:
         if not walked.found:
             counts = file_report.counted(walked.left_out)
-            left = f" ({file_report.listed(counts)})" if counts["found"] else ""
+            details = f" ({file_report.listed(counts)})" if counts["found"] else ""
             raise CorpusError(
-                f"{self.path} holds no file to read{left}; name a folder with documents."
+                f"{self.path} holds no file to read{details}; choose a folder with documents."
             )
 
     def _digest(self, path: Path) -> str:
@@ -217,7 +217,7 @@ class FolderCorpus(StreamedCorpus):
             return str(error.strerror or error)
 
     def _is_table(self, file: Found) -> bool:
-        """Whether the file is a table of questions, not a document: the study's, or a leftover."""
+        """Return whether the file is a table of questions (the study's or a leftover)."""
         if self._table is not None:
             table = self._table.path
             return file.path.name == table.name and file.path.resolve() == table.resolve()
@@ -232,7 +232,7 @@ class FolderCorpus(StreamedCorpus):
             rows = [row for row in rows if Path(row.document.replace("\\", "/")).name == file]
             if not rows:
                 raise CorpusError(
-                    f"{self._table.path} has no question about {file}; name the folder instead of "
+                    f"{self._table.path} has no question about {file}; give the folder instead of "
                     "the file, or add one."
                 )
         return match_documents(rows, files, walked)
@@ -264,11 +264,11 @@ class FolderCorpus(StreamedCorpus):
             entries = [self._table.entry(row, result.text) for row in rows]
         elif fate.fate == "used":
             document = Document(fate.document_id, result.text)
-            most, seed = self._numbers["questions_per_document"], self._numbers["seed"]
+            n_questions, seed = self._numbers["questions_per_document"], self._numbers["seed"]
             questions = recall_questions(
                 result.text,
                 code=result.kind == "code",
-                most=most,
+                most=n_questions,
                 order=partial(seeded_place, seed, fate.document_id),
             )
             bare = self._wording == "beginning"

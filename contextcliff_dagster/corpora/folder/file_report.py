@@ -1,4 +1,4 @@
-"""Folder walk and file report: which files may be read, and what happened to every one of them."""
+"""Folder walk and file report: which files may be read, and what happened to each of them."""
 
 from __future__ import annotations
 
@@ -58,30 +58,30 @@ def walk(path: Path) -> Walked:
     links: list[tuple[str, Path]] = []
     folders = [(walked.home, "")]
     while folders:  # no recursion: folders may nest deeper than Python's stack
-        folder, above = folders.pop()
+        folder, prefix = folders.pop()
         try:
             with os.scandir(folder) as listing:
                 entries = list(listing)
         except OSError as error:
             reason = f"cannot be listed: {error.strerror or error}"
-            walked.left_out.append(Fate(above, "unreadable", reason))
+            walked.left_out.append(Fate(prefix, "unreadable", reason))
             continue
         for entry in entries:
-            name = above + _shown(entry.name)
+            name = prefix + _shown(entry.name)
             try:
                 if entry.is_symlink():
                     links.append((name, Path(entry.path)))
                 elif why := _ignored(entry):
-                    shown = f"{name}/" if entry.is_dir(follow_symlinks=False) else name
-                    walked.left_out.append(Fate(shown, *why))
+                    shown_name = f"{name}/" if entry.is_dir(follow_symlinks=False) else name
+                    walked.left_out.append(Fate(shown_name, *why))
                 elif entry.is_dir(follow_symlinks=False):
                     folders.append((Path(entry.path), f"{name}/"))
                 elif entry.is_file(follow_symlinks=False):
                     walked.found.append(Found(name, Path(entry.path)))
                 else:
                     mode = entry.stat(follow_symlinks=False).st_mode
-                    what = next((kind for test, kind in _KINDS if test(mode)), "something else")
-                    walked.left_out.append(Fate(name, "not_a_file", f"is no file but {what}"))
+                    sort = next((kind for test, kind in _KINDS if test(mode)), "something else")
+                    walked.left_out.append(Fate(name, "not_a_file", f"is not a file but {sort}"))
             except OSError as error:
                 reason = f"cannot be looked at: {error.strerror or error}"
                 walked.left_out.append(Fate(name, "unreadable", reason))
@@ -96,8 +96,8 @@ def _ignored(entry: os.DirEntry[str]) -> tuple[str, str] | None:
     if entry.name.startswith("."):
         return _HIDDEN
     if entry.is_dir(follow_symlinks=False):
-        if what := _IGNORED_FOLDERS.get(entry.name):
-            return "ignored", f"is ignored: {entry.name} holds {what}"
+        if description := _IGNORED_FOLDERS.get(entry.name):
+            return "ignored", f"is ignored: {entry.name} holds {description}"
         if (Path(entry.path) / "pyvenv.cfg").exists():
             return "ignored", "is ignored: a virtual environment (it has a pyvenv.cfg)"
     elif entry.name.startswith("~$"):
@@ -116,20 +116,20 @@ def _judge_links(walked: Walked, links: list[tuple[str, Path]]) -> None:
             walked.left_out.append(Fate(name, "link", "is a link that leads nowhere"))
             continue
         if not target.is_relative_to(walked.home):
-            why = "link_out", "is a link out of the folder"
+            fate = "link_out", "is a link out of the folder"
         elif target.is_dir():
-            why = "link", "is a link to a folder within, which is read under its own name"
+            fate = "link", "is a link to a folder within, which is read under its own name"
         elif target in by_target:
-            why = "link", f"is a link to {by_target[target]}, which is read itself"
+            fate = "link", f"is a link to {by_target[target]}, which is read itself"
         elif name.rsplit("/", 1)[-1].startswith("."):
-            why = _HIDDEN
+            fate = _HIDDEN
         elif not target.is_file():
-            why = "not_a_file", "is a link to something that is no file"
+            fate = "not_a_file", "is a link to something that is not a file"
         else:
             by_target[target] = name
             walked.found.append(Found(name, target))
             continue
-        walked.left_out.append(Fate(name, *why))
+        walked.left_out.append(Fate(name, *fate))
 
 
 def _shown(name: str) -> str:
@@ -235,16 +235,16 @@ def account_of(
     ``lost``: questions on documents that are left out, by the documents' fate.
     """
     files = counted(fates)
-    unknown = sum(
+    n_unknown = sum(
         fate.fate == "used" and any(note.startswith(UNKNOWN_GLYPHS) for note in fate.notes)
         for fate in fates
     )
     source = f"from {table}" if table else "of verbatim recall, made from the texts"
     sentence = f"{used:,} question{'s' * (used != 1)} {source}"
-    if gone := sum(lost.values()):
-        sentence += f", {gone:,} more on documents that are left out"
-    if unknown:
-        sentence += f". Documents with {UNKNOWN_GLYPHS}: {unknown:,} (the list of files has them)"
+    if n_lost := sum(lost.values()):
+        sentence += f", {n_lost:,} more on documents that are left out"
+    if n_unknown:
+        sentence += f". Documents with {UNKNOWN_GLYPHS}: {n_unknown:,} (the list of files has them)"
     account: dict[str, Any] = {
         "summary": f"{listed(files)}. {sentence}.",
         "files": files,
@@ -257,6 +257,6 @@ def account_of(
 def first_reasons(fates: Iterable[Fate]) -> str:
     """Return why the first few files give no question, and how many more give none."""
     telling = [fate for fate in fates if fate.fate not in ("questions", "hidden", "used")]
-    why = "; ".join(f"{fate.file} {fate.reason}" for fate in telling[:_FIRST])
-    more = len(telling) - _FIRST
-    return f"{why}; and {more:,} more" if more > 0 else why
+    reasons = "; ".join(f"{fate.file} {fate.reason}" for fate in telling[:_FIRST])
+    n_more = len(telling) - _FIRST
+    return f"{reasons}; and {n_more:,} more" if n_more > 0 else reasons

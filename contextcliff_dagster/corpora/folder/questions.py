@@ -77,14 +77,14 @@ class QuestionTable:
         used = False
         for place, row in _read(self.path):
             if not isinstance(row, Mapping):
-                raise CorpusError(f"{place} is no row with document, question and answers.")
+                raise CorpusError(f"{place} is not a row with document, question and answers.")
             if reader is None or column not in row:
                 column = self._document_column(row, place)
                 reader = self._reader(column)
             name = row[column]
             if not isinstance(name, str) or not name.strip():
                 raise CorpusError(
-                    f"{place} has an empty {column!r}; name the file that the question is about."
+                    f"{place} has an empty {column!r}; give the file that the question is about."
                 )
             if len(name) > _LONGEST_NAME:
                 raise CorpusError(
@@ -104,8 +104,8 @@ class QuestionTable:
 
     def described(self) -> str:
         """Return the table's name, and the rows left out at the last reading."""
-        others = f" ({self._others.total():,} of other tasks left out)" if self._others else ""
-        return f"{self.path.name}{others}"
+        left_out = f" ({self._others.total():,} of other tasks left out)" if self._others else ""
+        return f"{self.path.name}{left_out}"
 
     def entry(self, row: _Row, text: str) -> Entry:
         """Return the row as an example about ``text``."""
@@ -116,13 +116,13 @@ class QuestionTable:
         return RowReader({**self._columns, "context": column}, self._task, untyped=untyped)
 
     def _document_column(self, row: Mapping[str, Any], place: str) -> str:
-        wanted = (self._document,) if self._document else DOCUMENT_COLUMNS
-        for name in wanted:
+        names = (self._document,) if self._document else DOCUMENT_COLUMNS
+        for name in names:
             if name in row:
                 return name
-        there = ", ".join(repr(str(name)) for name in islice(row, 8))
+        found = ", ".join(repr(str(name)) for name in islice(row, 8))
         raise CorpusError(
-            f"{place} has no column {wanted[0]!r} (it has {there or 'none'}): write a header with "
+            f"{place} has no column {names[0]!r} (it has {found or 'none'}): write a header with "
             "document, question, answers, or name yours under columns.document."
         )
 
@@ -140,22 +140,22 @@ def find_table(folder: Path, path: Path | None = None) -> Path | None:
         files = sorted(folder.iterdir())
     except OSError:
         files = []
-    there = [
+    paths = [
         file
         for file in files
         if file.suffix.lower() in ENDINGS and not file.name.startswith(".") and file.is_file()
     ]
     home = folder.resolve()
-    out = [file for file in there if not file.resolve().is_relative_to(home)]
-    there = [file for file in there if file not in out]
-    named = [file for file in there if file.stem.lower() == _NAMED]
+    out = [file for file in paths if not file.resolve().is_relative_to(home)]
+    paths = [file for file in paths if file not in out]
+    named = [file for file in paths if file.stem.lower() == _NAMED]
     for file in out:
         if not named and file.stem.lower() == _NAMED:
             raise CorpusError(
                 f"{file} is a link out of the folder, which is not followed; if you mean that "
                 "table, name it with --questions FILE (in a study: corpus.questions)."
             )
-    tables = named or [file for file in there if file != path and is_table_of_questions(file)]
+    tables = named or [file for file in paths if file != path and is_table_of_questions(file)]
     if len(tables) > 1:
         names = ", ".join(file.name for file in tables)
         raise CorpusError(
@@ -166,7 +166,7 @@ def find_table(folder: Path, path: Path | None = None) -> Path | None:
 
 
 def is_table_of_questions(file: Path) -> bool:
-    """Whether the first row has a question, answers, and a document that reads like a file name.
+    """Return whether the first row has a question, answers, and a file name as document.
 
     A table with whole texts in its column ``document`` does not count.
     """
@@ -196,27 +196,27 @@ def match_documents(
     Raises:
         CorpusError: no file, or several, have a row's name; with place and the nearest name.
     """
-    whole = {_plain(file.name): file.name for file in files}
-    short: dict[str, list[str]] = defaultdict(list)
+    by_path = {_plain(file.name): file.name for file in files}
+    by_name: dict[str, list[str]] = defaultdict(list)
     for file in files:
-        short[_plain(file.name).rsplit("/", 1)[-1]].append(file.name)
+        by_name[_plain(file.name).rsplit("/", 1)[-1]].append(file.name)
     matched: dict[str, list[_Row]] = defaultdict(list)
     for row in rows:
         name = _below(row.document, walked.home)
-        candidates = [whole[name]] if name in whole else short.get(name, [])
+        candidates = [by_path[name]] if name in by_path else by_name.get(name, [])
         if len(candidates) > 1:
             raise CorpusError(
-                f"{row.place} names {row.document!r}, which {len(candidates)} files are called "
+                f"{row.place} names {row.document!r}, but {len(candidates)} files have that name "
                 f"({', '.join(candidates[:3])}{', ...' if len(candidates) > 3 else ''}); write "
                 "the path below the folder."
             )
         if not candidates:
-            raise _unknown(row, name, [*whole, *short], walked)
+            raise _unknown_document(row, name, [*by_path, *by_name], walked)
         matched[candidates[0]].append(row)
     return matched
 
 
-def _unknown(row: _Row, name: str, known: Sequence[str], walked: Walked) -> CorpusError:
+def _unknown_document(row: _Row, name: str, known: Sequence[str], walked: Walked) -> CorpusError:
     begins = f"{row.place} names the document {row.document!r}"
     for fate in walked.left_out:
         file = _plain(fate.file)
@@ -224,21 +224,21 @@ def _unknown(row: _Row, name: str, known: Sequence[str], walked: Walked) -> Corp
             return CorpusError(
                 f"{begins}, but {fate.file} {fate.reason}; move it, or drop the question."
             )
-    near = difflib.get_close_matches(name, known, n=1) or [
+    similar = difflib.get_close_matches(name, known, n=1) or [
         other for other in known if other.lower() == name.lower() or other.rsplit(".", 1)[0] == name
     ]
-    hint = f"did you mean {near[0]!r}?" if near else "correct the name or drop the row."
+    hint = f"did you mean {similar[0]!r}?" if similar else "correct the name or drop the row."
     return CorpusError(f"{begins}, which is not in {walked.home}; {hint}")
 
 
 def _below(name: str, home: Path) -> str:
     """Normalise a name like the files' names: below the folder, slashes, no ``./``."""
-    plain = _plain(name.strip()).replace("\\", "/")
+    path = _plain(name.strip()).replace("\\", "/")
     root = _plain(str(home)).rstrip("/") + "/"
-    plain = plain.removeprefix(root)
-    while plain.startswith("./"):
-        plain = plain[2:]
-    return plain
+    path = path.removeprefix(root)
+    while path.startswith("./"):
+        path = path[2:]
+    return path
 
 
 def _plain(name: str) -> str:

@@ -1,12 +1,12 @@
-"""Verbatim recall: how does a sentence (or line) go on that begins so? Built and verified here.
+"""Verbatim recall: questions on how a sentence or line continues, built and verified here.
 
-A question of this kind measures whether a model can still copy from a document of this length: no
-reasoning, no knowledge of the world. What makes it sound: beginning and rest each occur once in the
-whole document, letters and digits compared alone (no blanks, punctuation, articles or case), so
-that no other place answers it, however an answer is normalised before it is compared.
+Such a question measures whether a model can still copy from a document of this length, without
+reasoning or knowledge of the world. Beginning and rest each occur once in the whole document by
+letters and digits alone (no blanks, punctuation, articles or case), so that no other place answers
+it, however an answer is normalised before it is compared.
 
-It takes no knowledge of the language: sentences end at the marks of many scripts, or else lines are
-asked about; parts are cut at blanks, or between two characters of Chinese and Japanese.
+Building it needs no knowledge of the language: sentences end at the marks of many scripts, or else
+lines are asked about; parts are cut at blanks, or between two characters of Chinese and Japanese.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEAST_PART = 14
 """Least size of beginning and rest."""
 _WIDE_SIZE = 3
 _TRIES = 60
-"""Statements that are tried for one question of a document."""
+"""Most statements that are tried for one question."""
 
 _BLANKS = re.compile(r"\s+")
 _UNTOLD = re.compile(r"[\W_]+")
@@ -126,12 +126,12 @@ def letters(text: str) -> str:
 
     Texts that a lenient comparison of answers takes for equal are equal in this form.
     """
-    folded = unicodedata.normalize("NFC", text).casefold()
-    return _UNTOLD.sub("", _ARTICLES.sub(" ", folded))
+    lowered = unicodedata.normalize("NFC", text).casefold()
+    return _UNTOLD.sub("", _ARTICLES.sub(" ", lowered))
 
 
 def size(text: str) -> int:
-    """Count characters; a Chinese, Japanese or Korean one counts as three, by what it says."""
+    """Count characters; a Chinese, Japanese or Korean one says as much as three."""
     if text.isascii():
         return len(text)
     return sum(_WIDE_SIZE if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
@@ -148,27 +148,27 @@ def _spread(
     stretches: list[list[_Span]] = [[] for _ in range(most)]
     for span in spans:
         stretches[span.start * most // len(whole.text)].append(span)
-    taken = {question.start * most // len(whole.text) for question in questions}
+    used_stretches = {question.start * most // len(whole.text) for question in questions}
     chosen = list(questions)
-    left: list[_Span] = []
+    unused: list[_Span] = []
     for number, stretch in enumerate(stretches):
         stretch.sort(key=lambda span: order(span.start))
-        if number not in taken and len(chosen) < most:
+        if number not in used_stretches and len(chosen) < most:
             _take(whole, stretch, 1, chosen)
-        left += stretch[:_TRIES]
-    left.sort(key=lambda span: order(span.start))
-    _take(whole, left, most - len(chosen), chosen)
+        unused += stretch[:_TRIES]
+    unused.sort(key=lambda span: order(span.start))
+    _take(whole, unused, most - len(chosen), chosen)
     return chosen
 
 
 def _take(whole: _Whole, spans: list[_Span], wanted: int, chosen: list[Recall]) -> None:
-    tried = 0
+    n_tried = 0
     for span in spans:
-        if wanted <= 0 or tried >= _TRIES * wanted:
+        if wanted <= 0 or n_tried >= _TRIES * wanted:
             return
-        if any(span.start < other.end and other.start < span.end for other in chosen):
+        if any(span.start < recall.end and recall.start < span.end for recall in chosen):
             continue
-        tried += 1
+        n_tried += 1
         if question := _cut(whole, span):
             chosen.append(question)
             wanted -= 1
@@ -204,27 +204,27 @@ def _trimmed(text: str, start: int, end: int, unit: str) -> _Span | None:
 
 
 def _cut(whole: _Whole, span: _Span) -> Recall | None:
-    """Cut the statement as near to its middle as both parts are unique; None if impossible."""
+    """Cut the statement nearest to its middle where both parts are unique; None if impossible."""
     raw = whole.text[span.start : span.end]
     statement = _BLANKS.sub(" ", raw)
     if not SIZES[0] <= size(statement) <= SIZES[1] or not _says_something(statement):
         return None
-    for at in _cuts(statement):
-        beginning, rest = statement[:at].rstrip(), statement[at:]
+    for offset in _cuts(statement):
+        beginning, rest = statement[:offset].rstrip(), statement[offset:]
         if min(size(beginning), size(rest)) < LEAST_PART or not _says_something(rest):
             continue
         if whole.holds_once(beginning) and whole.holds_once(rest):
-            place = span.start + _raw_place(raw, at)
+            place = span.start + _raw_place(raw, offset)
             return Recall(span.unit, statement, beginning, rest, span.start, span.end, place)
     return None
 
 
 def _says_something(part: str) -> bool:
-    """Whether the part has words, not only marks and figures."""
+    """Return whether the part has words, not only marks and figures."""
     wide = sum(map(_is_wide, part))
-    spelled = sum(character.isalpha() for character in part)
+    n_letters = sum(character.isalpha() for character in part)
     filled = len(part) - part.count(" ")
-    return 2 * spelled > filled and (wide >= 5 or len(_WORD.findall(part)) >= 2)
+    return 2 * n_letters > filled and (wide >= 5 or len(_WORD.findall(part)) >= 2)
 
 
 def _cuts(statement: str) -> list[int]:
@@ -247,7 +247,7 @@ def _cuts(statement: str) -> list[int]:
 
 
 def _is_wide(character: str) -> bool:
-    """Whether the character is Chinese or Japanese: a text may be cut between two of them."""
+    """Return whether a character is Chinese or Japanese, where texts may be cut anywhere."""
     return "\u3041" <= character <= "\u30fe" or "\u3400" <= character <= "\u9fff"
 
 

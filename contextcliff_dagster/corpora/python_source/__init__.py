@@ -1,8 +1,8 @@
 """Python source files that every machine has, and questions that their syntax trees answer.
 
-Belongs here: finding and reading files (``files.py``), what a file defines (``module.py``), the
-kinds of questions (``questions.py``), which are asked (``question_selection.py``) and the corpus
-itself (``corpus.py``). Nothing is imported or executed from the files, nor sent anywhere.
+Belongs here: finding and reading files and their definitions (``files.py``), the kinds of questions
+and which are asked (``questions.py``), and the corpus itself (``corpus.py``). Nothing is imported
+or executed from the files, nor sent anywhere.
 """
 
 from __future__ import annotations

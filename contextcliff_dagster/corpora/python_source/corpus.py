@@ -72,19 +72,19 @@ class PythonSourceCorpus(StreamedCorpus):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         types = {"roots": list, "path": PATH, "kinds": list, "task": str, "line_question": str}
-        given = take_options(self.name, options, types, _NUMBERS)
-        self._limits = {name: given[name] for name in _NUMBERS}
+        values = take_options(self.name, options, types, _NUMBERS)
+        self._limits = {name: values[name] for name in _NUMBERS}
         if self._limits["min_bytes"] > self._limits["max_bytes"]:
             raise CorpusError(
                 f"Option 'min_bytes' ({self._limits['min_bytes']}) is above 'max_bytes' "
                 f"({self._limits['max_bytes']}); no file could be used."
             )
-        if "task" in given and "kinds" in given:
+        if "task" in values and "kinds" in values:
             raise CorpusError("Options 'task' and 'kinds' both name kinds of questions; give one.")
-        kinds = [given["task"]] if "task" in given else given.get("kinds", KINDS)
-        self._kinds = _several("kinds", kinds, KINDS)
-        self._wording = one_of("line_question", given.get("line_question"), WORDINGS)
-        self._roots = _roots(given)
+        kinds = [values["task"]] if "task" in values else values.get("kinds", KINDS)
+        self._kinds = _chosen_values("kinds", kinds, KINDS)
+        self._wording = one_of("line_question", values.get("line_question"), WORDINGS)
+        self._roots = _roots(values)
 
     def fingerprint(self) -> str:
         # The list of files, and the bytes of those that would be read.
@@ -105,39 +105,39 @@ class PythonSourceCorpus(StreamedCorpus):
         return options_hash(self.name, options, content.hexdigest())
 
     def entries(self) -> Iterator[Entry]:
-        """
-        Raises:
-            CorpusError: no file gives a question.
+        """Yield the questions on every file.
+
+        Raises CorpusError if no file gives a question.
         """
         skipped: Counter[str] = Counter()
-        seen: set[str] = set()
+        texts: set[str] = set()
         read = 0
         for file in self._files(skipped):
-            if len(seen) == self._limits["documents"]:
+            if len(texts) == self._limits["documents"]:
                 break
             read += 1
             try:
-                entries = self._entries_of(file, seen)
+                entries = self._entries_of(file, texts)
             except SkippedFileError as error:
                 skipped[error.reason] += 1
                 continue
             yield from entries
-        if not seen:
-            where = ", ".join(str(root.folder) for root in self._roots)
+        if not texts:
+            places = ", ".join(str(root.folder) for root in self._roots)
             raise CorpusError(
-                f"No Python file of {where} gives a question of the kinds asked for "
-                f"({read:,} read); name other kinds, or another folder under 'path'."
+                f"No Python file of {places} gives a question of the kinds asked for "
+                f"({read:,} read); choose other kinds, or another folder under 'path'."
             )
         folders = [str(root.folder) for root in self._roots]
         installed = {f"{package.name} {package.version}" for package in distributions(path=folders)}
         counts = sorted(skipped.items(), key=lambda item: (-item[1], item[0]))
         left_out = ", ".join(f"{n:,} {SKIPPED[reason]}" for reason, n in counts)
-        summary = f"{read:,} Python files read, {len(seen):,} used"
+        summary = f"{read:,} Python files read, {len(texts):,} used"
         self._account = {
             "python": _PYTHON,
             "roots": sorted({root.label for root in self._roots}),
             "distributions": sorted(installed),
-            "files": {"read": read, "used": len(seen), "skipped": dict(sorted(skipped.items()))},
+            "files": {"read": read, "used": len(texts), "skipped": dict(sorted(skipped.items()))},
             "summary": f"{summary}; left out: {left_out}." if left_out else f"{summary}.",
         }
 
@@ -158,10 +158,10 @@ class PythonSourceCorpus(StreamedCorpus):
         if identity in seen:
             raise SkippedFileError("duplicate")
         order = partial(seeded_place, self._limits["seed"], identity)
-        most = self._limits["questions_per_document"]
+        n_questions = self._limits["questions_per_document"]
         try:
             module = SourceModule(text)
-            questions = choose_questions(module, self._kinds, self._wording, order, most)
+            questions = choose_questions(module, self._kinds, self._wording, order, n_questions)
         except RecursionError as error:  # the tree was built, but is too deep to walk
             raise SkippedFileError("too_deep") from error
         if not questions:
@@ -195,9 +195,9 @@ def _example(identity: str, module: SourceModule, asked: Question, name: str) ->
     )
 
 
-def _several(option: str, named: Sequence[Any], known: Sequence[str]) -> list[str]:
+def _chosen_values(option: str, named: Sequence[Any], known: Sequence[str]) -> list[str]:
     if not named:
-        raise CorpusError(f"Option {option!r} is empty; name some of {', '.join(known)}.")
+        raise CorpusError(f"Option {option!r} is empty; choose from {', '.join(known)}.")
     return sorted({one_of(option, value, known) for value in named})
 
 
@@ -209,10 +209,10 @@ def _roots(given: Mapping[str, Any]) -> list[Root]:
         if not folder.is_dir():
             raise CorpusError(f"There is no folder {folder}; check the corpus option 'path'.")
         return [Root(folder.resolve().name or "folder", folder)]
-    labels = _several("roots", given.get("roots", ROOTS), ROOTS)
+    labels = _chosen_values("roots", given.get("roots", ROOTS), ROOTS)
     roots = [root for label in labels for root in installed_roots(label)]
     if not roots:
         raise CorpusError(
-            f"This Python keeps no {' or '.join(labels)} in folders; name one under 'path'."
+            f"This Python keeps no {' or '.join(labels)} in folders; choose one under 'path'."
         )
     return roots

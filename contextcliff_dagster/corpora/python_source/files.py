@@ -36,12 +36,12 @@ SKIPPED: dict[str, str] = {
 
 _PRUNED = frozenset({"__pycache__", "site-packages", "dist-packages", "node_modules"})
 _LONGEST_LINE = 2_000
-"""Characters; longer lines are not hand-written, but data tables or bundled programs."""
+"""Longest line in characters; longer ones are data tables or bundled programs."""
 LINE_BREAK = re.compile(r"\r\n|\r|\n")
 
 
 class SkippedFileError(Exception):
-    """The file is left out; ``reason`` is a key of `SKIPPED`."""
+    """Error for a file that is left out; ``reason`` is a key of `SKIPPED`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(SKIPPED[reason])
@@ -88,11 +88,11 @@ def find_files(roots: list[Root], seed: int, skipped: Counter[str]) -> list[Sour
 def _below(root: Root, skipped: Counter[str]) -> Iterator[SourceFile]:
     home = root.folder.resolve()
     for folder, folders, files in os.walk(home, onerror=lambda _: skipped.update(["unreadable"])):
-        here = Path(folder)
+        folder_path = Path(folder)
         # Without a venv, the installed packages lie inside the standard library's folder.
         folders[:] = sorted(n for n in folders if n not in _PRUNED and not n.startswith("."))
-        skipped.update("outside" for name in folders if _leads_out(here / name, home))
-        for path in sorted(here / name for name in files if name.endswith(".py")):
+        skipped.update("outside" for name in folders if _leads_out(folder_path / name, home))
+        for path in sorted(folder_path / name for name in files if name.endswith(".py")):
             if _leads_out(path, home):
                 skipped["outside"] += 1
             elif not path.is_file():  # opening a pipe or a device would block
@@ -182,7 +182,7 @@ _BLOCKS = ("body", "orelse", "finalbody")
 class Function(NamedTuple):
     """A function of the file's top level, or a method (``Class.method``) of one of its classes.
 
-    ``calls`` and ``raises`` are those of its body; empty if it defines a function or class inside.
+    ``calls`` and ``raises`` come from its body; empty if it defines a function or class inside.
     """
 
     name: str
@@ -195,9 +195,8 @@ class Function(NamedTuple):
 class SourceModule:
     """A parsed file.
 
-    A name counts as known where nothing else in the whole file is bound to it: no second
-    assignment, no parameter, import or local of that name. A file with ``from x import *`` has no
-    such names.
+    A name counts as known if nothing else in the whole file is bound to it: no second assignment,
+    no parameter, import or local of that name. A file with ``from x import *`` has no such names.
 
     Raises:
         SkippedFileError: the text cannot be parsed.
@@ -242,7 +241,7 @@ class SourceModule:
         return _bindings(self.nodes)
 
     def is_known(self, name: str) -> bool:
-        """Whether the file binds the name once."""
+        """Return whether the file binds the name once."""
         return self._bound[name] == 1 and "*" not in self._bound
 
     @cached_property
@@ -289,19 +288,19 @@ class SourceModule:
         """
         try:
             value = ast.literal_eval(node)
-            written = self.segment(node)
+            source = self.segment(node)
         except (ValueError, TypeError, MemoryError, RecursionError):
             return None
-        if "\n" in written or "\r" in written or len(written) > _LONGEST_ANSWER:
+        if "\n" in source or "\r" in source or len(source) > _LONGEST_ANSWER:
             return None
         if isinstance(value, str):
-            plain = value.isprintable() and value == value.strip() and "\\" not in written
+            is_plain = value.isprintable() and value == value.strip() and "\\" not in source
             telling = sum(map(str.isalnum, value)) >= 2
-            return (value,) if plain and telling and value in written else None
+            return (value,) if is_plain and telling and value in source else None
         if isinstance(value, int | float) and not isinstance(value, bool):
             if not math.isfinite(value) or sum(map(str.isdigit, repr(value))) < 2:
                 return None
-            return None if abs(value) in (0, 1) else tuple(dict.fromkeys((written, repr(value))))
+            return None if abs(value) in (0, 1) else tuple(dict.fromkeys((source, repr(value))))
         return None
 
     def evidence_spans(self, places: Sequence[int]) -> list[list[int]]:
@@ -317,11 +316,11 @@ class SourceModule:
 
 
 def _function(name: str, node: FunctionNode, is_method: bool) -> Function:
-    inside = _nodes(*node.body)
-    if not _SCOPES.isdisjoint(map(type, inside)):
-        inside = []
-    calls = [inner for inner in inside if isinstance(inner, ast.Call)]
-    raises = [inner for inner in inside if isinstance(inner, ast.Raise)]
+    nodes = _nodes(*node.body)
+    if not _SCOPES.isdisjoint(map(type, nodes)):
+        nodes = []
+    calls = [child for child in nodes if isinstance(child, ast.Call)]
+    raises = [child for child in nodes if isinstance(child, ast.Raise)]
     return Function(name, node, is_method, calls, raises)
 
 
@@ -365,7 +364,7 @@ def _evidence_lines(body: Sequence[ast.stmt], line: int) -> Iterator[tuple[int, 
         statement = around[0]
         parts = [statement, *getattr(statement, "handlers", []), *getattr(statement, "cases", [])]
         blocks = [getattr(part, name, []) for part in parts for name in _BLOCKS]
-        body = [inner for block in blocks for inner in block]
+        body = [child for block in blocks for child in block]
         first = min((_first_line(block[0]) for block in blocks if block), default=0)
         last = statement.end_lineno or statement.lineno
         heading = last if first <= statement.lineno else first - 1

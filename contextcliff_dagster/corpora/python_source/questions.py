@@ -30,21 +30,21 @@ class Reference(NamedTuple):
 
 
 def constant_value(module: SourceModule) -> Questions:
-    """What is the value of a name that the top level binds to a literal?"""
+    """Ask for the value of a name that the top level binds to a literal."""
     for name, (node, answers) in module.constants.items():
         text = f"What is the value of `{name}`, as assigned at the top level of this file?"
         yield text, answers, [node]
 
 
 def default_value(module: SourceModule) -> Questions:
-    """What is the default of a parameter?"""
+    """Ask for the default of a parameter."""
     for text, default in _defaults(module):
         if answers := module.literal(default):
             yield text, answers, [default]
 
 
 def default_through_constant(module: SourceModule) -> Questions:
-    """What is the default of a parameter, where that is a constant of the file?"""
+    """Ask for the default of a parameter that is a constant of the file."""
     for text, default in _defaults(module):
         if isinstance(default, ast.Name) and default.id in module.constants:
             assigned, answers = module.constants[default.id]
@@ -54,12 +54,12 @@ def default_through_constant(module: SourceModule) -> Questions:
 def _defaults(module: SourceModule) -> Iterator[tuple[str, ast.expr]]:
     """Yield the question about each parameter with a default, and that default."""
     for function in module.functions.values():
-        given = function.node.args
-        positional = [*given.posonlyargs, *given.args]
-        with_default = positional[len(positional) - len(given.defaults) :]
+        arguments = function.node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        with_default = positional[len(positional) - len(arguments.defaults) :]
         defaults = [
-            *zip(with_default, given.defaults, strict=True),
-            *zip(given.kwonlyargs, given.kw_defaults, strict=True),
+            *zip(with_default, arguments.defaults, strict=True),
+            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
         ]
         for parameter, default in defaults:
             if default is not None:
@@ -68,7 +68,7 @@ def _defaults(module: SourceModule) -> Iterator[tuple[str, ast.expr]]:
 
 
 def base_class(module: SourceModule) -> Questions:
-    """Which class does a class with one base inherit from?"""
+    """Ask which class a class with one base inherits from."""
     for owner in module.classes.values():
         if base := _base(owner):
             text = f"Which class does `{owner.name}` inherit from?"
@@ -76,12 +76,12 @@ def base_class(module: SourceModule) -> Questions:
 
 
 def base_of_base(module: SourceModule) -> Questions:
-    """Which class does a class's base inherit from, where the file defines both?"""
+    """Ask which class a class's base inherits from, if the file defines both."""
     for owner in module.classes.values():
-        near = _base(owner)
-        if near and near.name in module.classes and (far := _base(module.classes[near.name])):
+        base = _base(owner)
+        if base and base.name in module.classes and (grandbase := _base(module.classes[base.name])):
             text = f"Which class does the base class of `{owner.name}` inherit from?"
-            yield text, far.answers, [near.node, far.node]
+            yield text, grandbase.answers, [base.node, grandbase.node]
 
 
 def _base(owner: ast.ClassDef) -> Reference | None:
@@ -93,86 +93,86 @@ def _base(owner: ast.ClassDef) -> Reference | None:
 
 
 def first_parameter(module: SourceModule) -> Questions:
-    """What is the first parameter of a function, or of a method after ``self``?"""
+    """Ask for the first parameter of a function, or of a method after ``self``."""
     for function in module.functions.values():
         if parameter := _parameter(function):
-            asked = f"the function `{function.name}`"
+            subject = f"the function `{function.name}`"
             if function.is_method:
-                asked = f"`{function.name}` after `{function.node.args.args[0].arg}`"
-            text = f"What is the first parameter of {asked}?"
+                subject = f"`{function.name}` after `{function.node.args.args[0].arg}`"
+            text = f"What is the first parameter of {subject}?"
             yield text, (parameter.arg,), [parameter]
 
 
 def _parameter(function: Function) -> ast.arg | None:
     """Return the first positional parameter; for a method, the one after ``self`` or ``cls``."""
-    given = function.node.args
-    positional = [*given.posonlyargs, *given.args]
+    args = function.node.args
+    positional = [*args.posonlyargs, *args.args]
     if function.is_method:
-        if given.posonlyargs or not given.args or given.args[0].arg not in ("self", "cls"):
+        if args.posonlyargs or not args.args or args.args[0].arg not in ("self", "cls"):
             return None
         positional = positional[1:]
     return positional[0] if positional else None
 
 
 def raised_exception(module: SourceModule) -> Questions:
-    """Which exception does a function raise, where all its ``raise`` name the same one?"""
+    """Ask which exception a function raises, if all its ``raise`` name the same one."""
     for function in module.functions.values():
-        if raised := _raised(module, function):
-            yield f"Which exception does `{function.name}` raise?", raised.answers, [raised.node]
+        if error := _raised_exception(module, function):
+            yield f"Which exception does `{function.name}` raise?", error.answers, [error.node]
 
 
 def base_of_raised(module: SourceModule) -> Questions:
-    """Which class does the exception that a function raises inherit from?"""
+    """Ask which class the exception that a function raises inherits from."""
     for function in module.functions.values():
-        raised = _raised(module, function)
-        owner = module.classes.get(raised.name) if raised else None
-        if raised and owner and (base := _base(owner)):
+        exception = _raised_exception(module, function)
+        owner = module.classes.get(exception.name) if exception else None
+        if exception and owner and (base := _base(owner)):
             text = f"Which class does the exception that `{function.name}` raises inherit from?"
-            yield text, base.answers, [raised.node, base.node]
+            yield text, base.answers, [exception.node, base.node]
 
 
-def _raised(module: SourceModule, function: Function) -> Reference | None:
+def _raised_exception(module: SourceModule, function: Function) -> Reference | None:
     """Return the only exception that a function's own ``raise`` statements name."""
-    raised: list[Reference] = []
+    exceptions: list[Reference] = []
     for node in function.raises:
         exception = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
         name = dotted(exception)
         # A bare raise, a variable, a factory: reading does not show the exception.
         if exception is None or name is None or not name.rpartition(".")[2][0].isupper():
             return None
-        raised.append(Reference(name, exception))
-    return _only(module, raised)
+        exceptions.append(Reference(name, exception))
+    return _only(module, exceptions)
 
 
 def called_function(module: SourceModule) -> Questions:
-    """Which function of the file does a function call, where it calls just one of them?"""
+    """Ask which function of the file a function calls, if it calls only one of them."""
     for function in module.functions.values():
-        if called := _called(module, function):
+        if callee := _called_function(module, function):
             text = "Which function defined at the top level of this file does "
-            yield f"{text}`{function.name}` call?", (called.name,), [called.node]
+            yield f"{text}`{function.name}` call?", (callee.name,), [callee.node]
 
 
 def parameter_of_called(module: SourceModule) -> Questions:
-    """What is the first parameter of the one function of the file that a function calls?"""
+    """Ask for the first parameter of the only function of the file that a function calls."""
     for function in module.functions.values():
-        called = _called(module, function)
-        if called and (parameter := _parameter(module.functions[called.name])):
+        callee = _called_function(module, function)
+        if callee and (parameter := _parameter(module.functions[callee.name])):
             text = (
                 "What is the first parameter of the function, defined at the top level of this "
                 f"file, that `{function.name}` calls?"
             )
-            yield text, (parameter.arg,), [called.node, parameter]
+            yield text, (parameter.arg,), [callee.node, parameter]
 
 
-def _called(module: SourceModule, function: Function) -> Reference | None:
+def _called_function(module: SourceModule, function: Function) -> Reference | None:
     """Return the only top-level function that the given one calls by name."""
     names = (call.func for call in function.calls if isinstance(call.func, ast.Name))
-    called = [
+    callees = [
         Reference(name.id, name)
         for name in names
         if name.id in module.functions and not module.functions[name.id].is_method
     ]
-    only = _only(module, called)
+    only = _only(module, callees)
     return None if only and only.name == function.name else only
 
 
@@ -261,16 +261,16 @@ def _of_kind(
         else sorted(_KINDS[kind](module), key=lambda question: order(question[0]))
     )
     for text, answers, nodes in asked:
-        folded = text.casefold()
-        if all(len(answer) > 1 and answer.casefold() not in folded for answer in answers):
+        lowered = text.casefold()
+        if all(len(answer) > 1 and answer.casefold() not in lowered for answer in answers):
             yield Question(kind, text, answers, tuple(map(module.offset, nodes)))
 
 
 def complete_line(module: SourceModule, wording: str, order: Callable[[str], bytes]) -> Questions:
-    """What is the rest of the line that begins so? In the order of the lines' ``order``.
+    """Ask for the rest of a line, given its beginning, in the order of the lines' ``order``.
 
-    Asked of statements that fill one line. The beginning and the rest each occur once in the whole
-    file, so that neither another line nor another place gives the answer.
+    Only statements that fill one line are used. The beginning and the rest each occur once in the
+    whole file, so that neither another line nor another place gives the answer.
     """
     lines: dict[str, ast.stmt] = {}
     for node in module.nodes:
@@ -292,8 +292,8 @@ def complete_line(module: SourceModule, wording: str, order: Callable[[str], byt
 def _cut(line: str, text: str) -> tuple[str, str] | None:
     """Cut the line before the word nearest to its middle at which both parts are unique."""
     starts = [match.start() for match in _WORD.finditer(line)]
-    for at in sorted(starts, key=lambda start: (abs(2 * start - len(line)), start)):
-        beginning, rest = line[:at].rstrip(), line[at:]
+    for place in sorted(starts, key=lambda start: (abs(2 * start - len(line)), start)):
+        beginning, rest = line[:place].rstrip(), line[place:]
         if min(len(beginning), len(rest)) < _LEAST_PART:
             return None
         if len(_WORD.findall(rest)) < 2 or rest.casefold() in beginning.casefold():

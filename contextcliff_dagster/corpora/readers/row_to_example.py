@@ -1,4 +1,4 @@
-"""From one row of a file to an Example: which fields mean what, and what is refused."""
+"""Conversion of a row to an Example: what its fields mean, and which rows are refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LEVELS = {"level": int, "inter_evidence_tokens": int, "evidence_position": floa
 
 
 class RowReader:
-    """Checks rows and turns them into entries.
+    """Reader that checks rows and turns them into entries.
 
     ``columns`` maps our field names to the file's own; ``task`` is for rows without one.
     ``untyped`` rows (CSV) hold text only: there a bare ``nan`` is a missing value and a list of
@@ -41,7 +41,7 @@ class RowReader:
     """
 
     def __init__(self, columns: Mapping[str, str], task: str, *, untyped: bool = False) -> None:
-        self._names = {**FIELDS, **{ours: (theirs,) for ours, theirs in columns.items()}}
+        self._names = {**FIELDS, **{field: (column,) for field, column in columns.items()}}
         self._chosen = dict(columns)
         self._ours = {name for names in self._names.values() for name in names}
         self._task = task
@@ -62,12 +62,12 @@ class RowReader:
         question = self._text(row, "question", place)
         answers = self._answers(row, place)
         task = self._optional_text(row, "task", place) or self._task
-        given = self._optional_text(row, "id", place) or ""
+        given_id = self._optional_text(row, "id", place) or ""
         metadata = self._metadata(row, place)
         if (spans := row.get(EVIDENCE_SPANS)) is not None and not self._is_nan(spans):
             length = len(text) if whole else None
             metadata[EVIDENCE_SPANS] = _checked_spans(spans, length, place)
-        example = Example(given, "", question, answers, task, metadata)
+        example = Example(given_id, "", question, answers, task, metadata)
         return entry_about(text, example, place)
 
     def _find(self, row: Mapping[str, Any], field: str) -> tuple[str, Any]:
@@ -91,9 +91,9 @@ class RowReader:
         name, value = self._find(row, field)
         if value is None:
             state = "has an empty (null or NaN)" if name in row else "has no"
-            asked = " or ".join(repr(n) for n in self._names[field])
+            names = " or ".join(repr(n) for n in self._names[field])
             raise CorpusError(
-                f"{place} {state} {field}: fill {asked}"
+                f"{place} {state} {field}: fill {names}"
                 f"{'' if field in self._chosen else f', or name the column under columns.{field}'}."
             )
         if not isinstance(value, str):
@@ -142,10 +142,10 @@ class RowReader:
         for name, value in row.items():
             if name is None or name in self._ours or value is None or self._is_nan(value):
                 continue
-            written = json.dumps(value, default=str, ensure_ascii=True)
-            finite = "NaN" not in written and "Infinity" not in written
-            if finite and len(written) <= _LONGEST_METADATA:
-                metadata[str(name)] = json.loads(written)
+            json_text = json.dumps(value, default=str, ensure_ascii=True)
+            finite = "NaN" not in json_text and "Infinity" not in json_text
+            if finite and len(json_text) <= _LONGEST_METADATA:
+                metadata[str(name)] = json.loads(json_text)
         return metadata
 
 
@@ -186,11 +186,11 @@ def _checked_spans(spans: Any, length: int | None, place: str) -> list[list[int]
     if isinstance(spans, str):  # a cell of a CSV
         with suppress(ValueError, RecursionError):
             spans = json.loads(spans)
-    most = MOST if length is None else length
+    limit = MOST if length is None else length
     for span in spans if isinstance(spans, list | tuple) else [spans]:
         numbers = list(span) if isinstance(span, list | tuple) else []
-        plain = len(numbers) == 2 and all(type(number) is int for number in numbers)
-        if not plain or not 0 <= numbers[0] < numbers[1] <= most:
+        is_pair = len(numbers) == 2 and all(type(number) is int for number in numbers)
+        if not is_pair or not 0 <= numbers[0] < numbers[1] <= limit:
             raise CorpusError(
                 f"{place} has {reprlib.repr(span)} in evidence_spans; write [[start, end], ...] in "
                 "characters of the context, start before end and both within it."
@@ -208,8 +208,8 @@ def _number(value: Any, kind: type[int] | type[float], field: str, place: str) -
         if kind is int and not 0 <= number <= MOST:
             raise ValueError
     except (TypeError, ValueError) as error:
-        wanted = f"a whole number of 0 to {MOST:,}" if kind is int else "a number"
-        raise CorpusError(f"{place} has {field} {value!r}; it must be {wanted}.") from error
+        expected = f"a whole number of 0 to {MOST:,}" if kind is int else "a number"
+        raise CorpusError(f"{place} has {field} {value!r}; it must be {expected}.") from error
     return kind(number)
 
 

@@ -1,7 +1,5 @@
 """File formats as streams of (place, row): JSON Lines, JSON, CSV, TSV and Parquet.
 
-File formats as streams of (place, row): JSON Lines, JSON, CSV, TSV and Parquet.
-
 Every reader holds one row (or one small batch) at a time, whatever the file's size.
 """
 
@@ -30,7 +28,7 @@ _DOWNLOAD_CHUNK = 1 << 20
 
 
 def is_url(path: str) -> bool:
-    """Whether ``path`` is a URL rather than a path."""
+    """Return whether ``path`` is a URL rather than a path."""
     return path.lower().startswith(("http://", "https://"))
 
 
@@ -39,8 +37,8 @@ def local_copy(url: str, folder: Path | None = None) -> Path:
     only once: a measurement must not change with what a server gives tomorrow.
 
     Raises:
-        CorpusError: it cannot be downloaded whole, or the address is that of a web page. The
-            message shows no password or token of the address.
+        CorpusError: it cannot be downloaded whole, or the address is a web page's. The message
+            shows no password or token of the address.
     """
     from urllib.request import Request, urlopen
 
@@ -65,24 +63,24 @@ def local_copy(url: str, folder: Path | None = None) -> Path:
             page = answer.headers.get_content_type() == "text/html"
             if page and not name.lower().endswith((".html", ".htm", ".xhtml")):
                 raise CorpusError(
-                    f"{shown} is a web page, not a file; name the address of the file itself, "
+                    f"{shown} is a web page, not a file; give the address of the file itself, "
                     "which its download button has."
                 )
-            wanted = answer.headers.get("Content-Length")
+            expected_size = answer.headers.get("Content-Length")
             size = 0
             with temporary.open("wb") as file:
                 while chunk := answer.read(_DOWNLOAD_CHUNK):
                     size += file.write(chunk)
-            if wanted is not None and int(wanted) != size:
+            if expected_size is not None and int(expected_size) != size:
                 raise CorpusError(
-                    f"{shown} ended after {size:,} of {int(wanted):,} bytes; try again."
+                    f"{shown} ended after {size:,} of {int(expected_size):,} bytes; try again."
                 )
     except (OSError, HTTPException, ValueError) as error:
         # The messages of other errors may repeat the whole address.
-        why = f"{error.code} {error.reason}" if isinstance(error, HTTPError) else ""
-        why = why or str(getattr(error, "reason", "") or type(error).__name__)
+        cause = f"{error.code} {error.reason}" if isinstance(error, HTTPError) else ""
+        cause = cause or str(getattr(error, "reason", "") or type(error).__name__)
         raise CorpusError(
-            f"{shown} cannot be downloaded ({why}); download it by other means and name the file."
+            f"{shown} cannot be downloaded ({cause}); download it by other means and name the file."
         ) from None
     return target
 
@@ -120,29 +118,29 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
 def text_chunks(path: Path, file: Any, error: type[ContextCliffError]) -> Iterator[str]:
     """Yield the text of the binary ``file`` in pieces, less a byte order mark.
 
-    JSON is often written as one line, however large the file. ``error`` is raised as
-    :func:`text_lines` raises CorpusError, with the same addresses.
+    JSON is often written as one line, however large the file. Problems are raised as ``error``, as
+    :func:`text_lines` raises CorpusError.
     """
     decode = (decoder := codecs.getincrementaldecoder("utf-8")()).decode
-    line, before = 1, 0  # a chunk's first line, and the bytes of it in earlier chunks
+    line, n_before = 1, 0  # a chunk's first line, and the bytes of it in earlier chunks
     chunk = _without_mark(path, file.read(_CHUNK), error)
     while True:
         if (nul := chunk.find(b"\x00")) >= 0:
             raise binary(path, line + chunk.count(b"\n", 0, nul), error)
-        held = len(decoder.getstate()[0])
+        n_pending = len(decoder.getstate()[0])
         try:
             yield decode(chunk, not chunk)
         except UnicodeDecodeError as bad:
             read = bad.object[: bad.start]
             if b"\n" in read:
-                before, held = 0, read.rfind(b"\n") + 1
-            place = before - held + bad.start + 1
+                n_before, n_pending = 0, read.rfind(b"\n") + 1
+            place = n_before - n_pending + bad.start + 1
             raise _not_utf8(path, line + read.count(b"\n"), place, bad, error) from bad
         if not chunk:
             return
         line += chunk.count(b"\n")
-        ended = chunk.rfind(b"\n") + 1
-        before = len(chunk) - ended if ended else before + len(chunk)
+        end = chunk.rfind(b"\n") + 1
+        n_before = len(chunk) - end if end else n_before + len(chunk)
         chunk = file.read(_CHUNK)
 
 
@@ -153,7 +151,7 @@ def _without_mark(path: Path, first: bytes, error: type[ContextCliffError]) -> b
 
 
 def binary(path: Path, line: int, error: type[ContextCliffError]) -> ContextCliffError:
-    """Return the error that ``line`` contains a NUL byte."""
+    """Return an error that says that ``line`` contains a NUL byte."""
     return error(
         f"{path}, line {line} holds NUL bytes: this is a binary file; "
         "give JSON Lines, JSON, CSV, TSV or Parquet."
@@ -189,11 +187,11 @@ def _no_constant(name: str) -> NoReturn:
 
 
 DECODER = json.JSONDecoder(parse_constant=_no_constant)
-"""Decodes JSON and refuses the NaN and Infinity that Python would accept."""
+"""Decoder of JSON that refuses the NaN and Infinity that Python would accept."""
 
 
 class JsonStream:
-    """Parses JSON piece by piece: the buffer holds the current value and some text ahead.
+    """Parser of JSON in pieces: the buffer holds the current value and some text ahead.
 
     Args:
         file: the opened file, read from its position; ``path`` is opened when None.
@@ -217,7 +215,7 @@ class JsonStream:
         self._line = 1
 
     def begins_with(self, character: str) -> bool:
-        """Whether this is the first character after white space; nothing is consumed."""
+        """Return whether this is the first character after white space; nothing is consumed."""
         return self._skip(_SPACE) == character
 
     def values(self) -> Iterator[tuple[str, Any]]:
@@ -238,7 +236,7 @@ class JsonStream:
     def members(self, spread: Collection[str] = ()) -> Iterator[tuple[str, str, Any]]:
         """Yield (place, name, value) of every member of one top-level object, one at a time.
 
-        The items of a member in ``spread``, where it is an array, come one by one under its name.
+        If a member in ``spread`` is an array, its items come one by one under its name.
 
         Raises:
             ContextCliffError: see :meth:`values`; or the text is not an object.
@@ -255,8 +253,8 @@ class JsonStream:
                 raise self._error(f"{place} is not JSON: a quoted name and a colon belong there.")
             self._at += 1
             if self.begins_with("[") and name in spread:
-                for where, value in self._items(repr(name), f"{name}, item"):
-                    yield where, name, value
+                for item_place, value in self._items(repr(name), f"{name}, item"):
+                    yield item_place, name, value
             else:
                 yield place, name, self._value(count)
         self._end("the object's end")
@@ -312,11 +310,11 @@ class JsonStream:
         pieces, size = [self._buffer[self._at :]], 0
         if self._longest is not None and len(pieces[0]) > self._longest:
             self._fail(f" holds a value of more than {self._longest >> 20} MB, which no answer is.")
-        wanted = max(_READ_AHEAD, len(pieces[0]))
+        least = max(_READ_AHEAD, len(pieces[0]))
         for text in self._pieces:
             pieces.append(text)
             size += len(text)
-            if size >= wanted:
+            if size >= least:
                 break
         self._buffer, self._at = "".join(pieces), 0
         return size > 0
@@ -331,8 +329,8 @@ class JsonStream:
                 if (unfinished or error.pos >= len(self._buffer) - 12) and self._read_on():
                     continue
                 line = self._line + self._buffer.count("\n", self._at, error.pos)
-                cut = unfinished or error.pos >= len(self._buffer)
-                where = f"item {count}): it was cut off" if cut else f"item {count})"
+                is_cut = unfinished or error.pos >= len(self._buffer)
+                where = f"item {count}): it was cut off" if is_cut else f"item {count})"
                 self._fail(f", line {line} is not JSON: {error.msg} ({where}.", error)
             except ValueError as error:
                 self._fail(f", item {count}: {error}.", error)
@@ -394,8 +392,8 @@ def delimited(path: Path, delimiter: str = ",") -> Rows:
         if header is None:
             header = [name.strip() for name in fields]
             counts = Counter(filter(None, header))
-            if twice := next((name for name in header if counts[name] > 1), None):
-                raise CorpusError(f"{place}: the header names column {twice!r} twice.")
+            if duplicate := next((name for name in header if counts[name] > 1), None):
+                raise CorpusError(f"{place}: the header names column {duplicate!r} twice.")
             continue
         if len(fields) != len(header):
             raise CorpusError(

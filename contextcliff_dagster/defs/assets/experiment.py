@@ -1,9 +1,4 @@
-"""The assets of any experiment, predictions, records and result.
-
-The assets of the documents that an experiment makes and keeps.
-
-The asset `report`, over all experiments of a study.
-"""
+"""Assets of an experiment (documents, predictions, records, result), and a study's `report`."""
 
 # No `from __future__ import annotations` here: Dagster reads config and resources off the
 # annotations of an asset and does not resolve strings.
@@ -103,7 +98,7 @@ def document_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDefin
     @study_asset(
         study,
         manifest_name,
-        "The list of these documents, each with its hash; those that are missing are made.",
+        "The list of these documents with their hashes; missing documents are generated.",
         deps=[documents_name],
         kinds={"python", "json"},
         code_version=code_version,
@@ -119,7 +114,7 @@ def document_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDefin
     return [documents, manifest]
 
 
-_RESULT = "What follows from the records."
+_RESULT = "The result of the experiment, computed from its records."
 
 
 def experiment_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDefinition]:
@@ -192,7 +187,9 @@ def _predictions(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
 
 def _records(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
     (name,) = experiment.asset_names("records")
-    asked = [member for member in (experiment, *guests(experiment)) if member.is_asked(study)]
+    asked = [
+        member for member in (experiment, *guests(experiment, study)) if member.is_asked(study)
+    ]
 
     @single_run(
         dg.multi_asset,
@@ -222,7 +219,7 @@ def _records(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
             return
         with tagged_run(study, store, config.campaign) as run:
             table = experiment.score_campaign(run)
-            for guest in guests(experiment):
+            for guest in guests(experiment, study):
                 guest.score_campaign(run)
             outcomes = experiment.check_records(run, table)
         blocking = {check.name for check in experiment.checks if check.blocking}
@@ -265,7 +262,7 @@ def _result(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
         # One analysis gives all results: nothing is estimated twice.
         with tagged_run(study, store, config.campaign) as run:
             records = experiment.read_records(run)
-            of_guests = {guest.name: guest for guest in guests(experiment)}
+            of_guests = {guest.name: guest for guest in guests(experiment, study)}
             analysis = experiment.analyse(run, records, of_guests)
             experiment.write_results(run, analysis)
         for channel in alert(study, run.store, analysis.alarm, context.log.warning):
@@ -289,7 +286,7 @@ def _result(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
 def _selected(
     context: dg.AssetExecutionContext, results: Sequence[dg.AssetCheckResult]
 ) -> list[dg.AssetCheckResult]:
-    """The results of those checks that the run is to make."""
+    """Return the results of the checks that the run has selected."""
     wanted = {(key.asset_key, key.name) for key in context.selected_asset_check_keys}
     return [result for result in results if (result.asset_key, result.check_name) in wanted]
 

@@ -1,4 +1,4 @@
-"""A step that measures: which cells, what it reports meanwhile, and what a refusal leaves."""
+"""The measuring step: its config, its progress reports, and its handling of refusals."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -31,20 +31,20 @@ CODE_VERSION_TAG = "dagster/code_version"
 
 
 class MeasureConfig(CampaignConfig):
-    """What to measure; everything empty means as the study says."""
+    """Config of a measuring run; empty fields take the study's values."""
 
     samples_per_bin: int | None = None
-    """Examples per bin. More than last time tops up: only what is new is asked."""
+    """Examples per bin; a larger number than before measures only the new examples."""
     samples: dict[str, int] = {}  # noqa: RUF012 (Dagster copies a config's defaults)
-    """Examples by bin, as a targeted round asks for; bins not named are left as they are."""
+    """Examples by bin for a targeted round; other bins are left unchanged."""
     why: str | None = None
-    """What a targeted round is for, shown with each bin it measures."""
+    """Purpose of a targeted round, shown with each bin it measures."""
     budget_usd: float | None = None
-    """Hard limit of the campaign in USD; the study's own when empty."""
+    """Hard limit of the campaign in USD; if empty, the study's."""
     deadline_s: float | None = None
-    """Seconds after which this run sends nothing more; the study's own when empty."""
+    """Seconds after which this run sends no more calls; if empty, the study's."""
     from_ledger_only: bool = False
-    """Write the tables again from the call ledger and make no call."""
+    """Whether to rewrite the tables from the call ledger without making calls."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Measuring:
     experiment: Experiment
     code_version: str
     done: set[tuple[str, str]] = field(default_factory=set)
-    """Model and cell of each event of this step."""
+    """Model and cell of each materialization event of this step."""
     progress: StepProgress = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,10 +72,10 @@ class Measuring:
         self.context.log_event(seen)
 
     def keep(self, cells_of: Mapping[str, Sequence[str]]) -> None:
-        """Record again, from the ledger, the cells that this step was refused to change.
+        """Record again, from the ledger, the current cells that this refused step did not change.
 
-        Dagster marks every partition of a failed run as failed, also one that is as good as before.
-        Not so what is stale.
+        Without this, Dagster would mark every partition of a failed run as failed, even if it is
+        still current. Stale partitions are left out.
         """
         for model, cells in cells_of.items():
             for cell in cells:
@@ -86,7 +86,7 @@ class Measuring:
                         self._finished(model, cell, rows, None)
 
     def _is_current(self, model: str, cell: str) -> bool:
-        """Whether the partition's last materialization is by today's code version."""
+        """Return whether the partition's last materialization has the current code version."""
         of = dg.AssetRecordsFilter(
             asset_key=self.context.asset_key,
             asset_partitions=[partition_key(self.experiment, model, cell)],
@@ -97,7 +97,7 @@ class Measuring:
         return False
 
     def measure(self, model: str, cells: list[str], control: RunControl) -> None:
-        """Measure one model, or write its ledger rows; yield one event per finished cell."""
+        """Measure one model, or write its ledger rows; log one event per finished cell."""
         config, run, experiment = self.config, self.run, self.experiment
         cells = [cell for cell in cells if not config.samples or cell in config.samples]
         if config.from_ledger_only:
@@ -142,7 +142,7 @@ class Measuring:
         )
 
     def _sources(self) -> dict[dg.AssetKey, str]:
-        """The samples that the predictions are made of, with their versions."""
+        """Return the assets of the samples behind the predictions, with their versions."""
         run, experiment = self.run, self.experiment
         versions = {"manifest": run.manifest.sha256} if run.study.has_corpus else {}
         if experiment.documents and (made := experiment.documents.frozen(run.study, run.store)):

@@ -1,4 +1,4 @@
-"""Raw corpus, length map, audit, manifest and cost estimate: everything before the first call."""
+"""Assets before the first call: raw corpus, length map, audit, manifest and cost estimate."""
 
 # No `from __future__ import annotations` here: Dagster reads config and resources off the
 # annotations of an asset and does not resolve strings.
@@ -21,15 +21,15 @@ from contextcliff_dagster.studies import Study
 
 
 class CorpusConfig(dg.Config):
-    """How the corpus is read."""
+    """Config of reading the corpus."""
 
     reread: bool = False
-    """Open the source even where the frozen manifest makes it needless; a changed source is then
-    sampled again."""
+    """Whether to open the source even if a frozen manifest exists; a changed source is then sampled
+    again."""
 
 
 def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
-    """`raw_corpus`, `length_map`, `distribution_audit` and `manifest` of ``study``."""
+    """Return `raw_corpus`, `length_map`, `distribution_audit` and `manifest` of ``study``."""
 
     @study_asset(
         study,

@@ -1,5 +1,5 @@
-"""Where steps run: the choice of executor, and the GPU executor.
+"""Executors of steps: the choice of executor, and executors for GPUs and Celery.
 
-Belongs here: executors, device tags, how many devices a run needs.
+Belongs here: executors, device tags, and the number of devices that a run needs.
 Does not belong here: the leases of devices (`inference.devices`).
 """

@@ -1,8 +1,8 @@
-"""The executor for Celery: a step whose worker died goes to another worker, in the same run.
+"""Celery executor that gives the step of a dead worker to another worker, in the same run.
 
-`dagster_celery` waits for a step's result however long it takes. Celery acknowledges a task when
-its work begins, so that a worker that dies takes the task with it, and the run would wait forever.
-Here the run asks the workers whether one of them still has the step.
+`dagster_celery` waits indefinitely for a step's result. Celery acknowledges a task when its work
+begins, so a worker that dies takes the task with it, and the run would wait forever. Here the run
+asks the workers whether one of them still has the step.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from contextcliff_dagster.defs.dagster_internals import (
 LOOK_EVERY_S = 10.0
 ANSWER_WITHIN_S = 5.0
 LOST_AFTER_S = 45.0
-"""So long nobody must know a task: a worker on a busy machine may miss a question or two."""
+"""Time without any worker knowing a task, after which it is lost; busy workers may miss queries."""
 MOST_TRIES = 3
-"""A step that kills its workers fails at last."""
+"""Maximum attempts per step, so that a step that kills its workers fails in the end."""
 
 
 @dg.executor(
@@ -37,10 +37,10 @@ MOST_TRIES = 3
     requirements=dg.multiple_process_executor_requirements(),
 )
 def celery_executor(init: dg.InitExecutorContext) -> CeleryExecutor:
-    """Steps as tasks of Celery workers; settings as of `dagster_celery.celery_executor`.
+    """Run steps as tasks of Celery workers, with the settings of `dagster_celery.celery_executor`.
 
-    A step that lost its worker starts again while ``retries`` are enabled, at most `MOST_TRIES`
-    times in all, and fails otherwise.
+    A step that lost its worker starts again if ``retries`` are enabled, at most `MOST_TRIES` times
+    in all; otherwise it fails.
     """
     config: Any = init.executor_config
     return CeleryWorkersExecutor(
@@ -75,11 +75,11 @@ class CeleryWorkersExecutor(CeleryExecutor):
 
 
 class WatchedTask:
-    """A `celery.result.AsyncResult` as `dagster_celery`'s loop needs it, for a task on ``queue``.
+    """A `celery.result.AsyncResult` for `dagster_celery`'s loop, for a task on ``queue``.
 
-    It is ready, too, when the task is lost: then its events are that of ``after_loss``, a
-    function of a sentence that says how. A task is lost when its process died, or when for
-    `LOST_AFTER_S` no worker knows it and it waits in no queue.
+    It is also ready when the task is lost; its event then comes from ``after_loss``, called with a
+    sentence on the loss. A task is lost when its process died, or when for `LOST_AFTER_S` no worker
+    knows it and it is not in its queue.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class WatchedTask:
         self._unknown_since: float | None = None
 
     def ready(self) -> bool:
-        """Whether `get` returns or raises at once."""
+        """Return whether `get` would return or raise at once."""
         if self._result.ready():
             return True
         if time.monotonic() >= self._next_look:
@@ -111,13 +111,13 @@ class WatchedTask:
                 return events
             how = f"the process that worked on it ended: {self._result.result}"
         else:
-            # It must not begin after all, should the broker still have it somewhere.
+            # Revoke it, so that it cannot begin after all if the broker still has it.
             self._result.revoke()
             how = f"worker {self._worker} is gone" if self._worker else "no worker knows of it"
         return [dg.serialize_value(self._after_loss(f"The {self._name} is lost: {how}."))]
 
     def revoke(self) -> None:
-        """Revoke the task, and end the process that works on it."""
+        """Revoke the task, and end the process that runs it."""
         self._result.revoke(terminate=True)
 
     def _is_lost(self) -> bool:
@@ -125,7 +125,7 @@ class WatchedTask:
         return since is not None and time.monotonic() - since >= LOST_AFTER_S
 
     def _is_known(self) -> bool:
-        """Whether a worker has the task or it waits in its queue; so, too, if nobody can say."""
+        """Return whether a worker has the task or it is queued; True if that is unknown."""
         with self._result.app.connection_for_read() as connection:
             try:
                 return self._is_at_a_worker() or self._may_wait(connection)
@@ -133,10 +133,10 @@ class WatchedTask:
                 return True  # an unreachable broker is no evidence about the workers
 
     def _is_at_a_worker(self) -> bool:
-        # A worker asked by name is not awaited once it has answered.
-        asked = [[self._worker], None] if self._worker else [None]
+        # A query to a named worker returns as soon as it has answered.
+        targets = [[self._worker], None] if self._worker else [None]
         task = self._result.id
-        for workers in asked:
+        for workers in targets:
             inspect = self._result.app.control.inspect(workers, timeout=ANSWER_WITHIN_S)
             for worker, known in (inspect.query_task([task]) or {}).items():
                 if task in known:

@@ -1,9 +1,9 @@
 """The executor for GPUs (each step is a process with whole devices), and the choice of executor.
 
 A step that needs devices is started by a small launcher, which waits for its turn, leases them and
-becomes the step. The step itself holds the lease, so that the devices of a killed step fall free
-without any process of ours. Steps that need no devices start at once, also those that have nothing
-left to measure.
+becomes the step. The step itself holds the lease, so the devices of a killed step become free
+without any process of ours. Steps that need no devices, or have nothing left to measure, start at
+once.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from contextcliff_dagster.studies import Study, find_study
 EXECUTOR_VARIABLE = "CONTEXTCLIFF_EXECUTOR"
 
 STUDY_TAG = "contextcliff/study"
-"""Whose models a step with :data:`GPUS_TAG` runs."""
+"""Tag with the study whose models a step with :data:`GPUS_TAG` runs."""
 
 GPUS_TAG = "contextcliff/gpus"
-"""A number, ``auto``, or a JSON object of these by partition key of the dimension ``model``: the
-step then needs what the most demanding of the models that its run is about needs."""
+"""Tag with a number, ``auto``, or a JSON object of these by partition key of the dimension
+``model``; a step then needs as many devices as the most demanding model of its run."""
 
 CELERY_QUEUE = "contextcliff-gpu"
-"""Where Celery is used, steps that need devices go to workers on machines that have them."""
+"""Celery queue for steps that need devices, served by workers on machines that have them."""
 
 
 def device_tags(study: Study) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def gpus_of_step(step_tags: Mapping[str, str], run_tags: Mapping[str, str]) -> G
     """Return the number of devices that a step needs in this run.
 
     Raises:
-        ValueError: the tag is not what :data:`GPUS_TAG` says.
+        ValueError: the tag does not have the form of :data:`GPUS_TAG`.
     """
     tag = step_tags.get(GPUS_TAG)
     if tag is None:
@@ -97,10 +97,10 @@ def gpus_of_step(step_tags: Mapping[str, str], run_tags: Mapping[str, str]) -> G
 
 
 def gpus_of_models(step_tags: Mapping[str, str], models: Iterable[str]) -> Gpus:
-    """Return the number of devices for each of the step's models (by partition key).
+    """Return the number of devices that the given models (by partition key) of a step need.
 
     Raises:
-        ValueError: the tag is not what :data:`GPUS_TAG` says.
+        ValueError: the tag does not have the form of :data:`GPUS_TAG`.
     """
     wanted = json.loads(step_tags[GPUS_TAG])
     return most([_checked(wanted[model]) for model in models])
@@ -140,13 +140,13 @@ _LAUNCHER = "contextcliff_dagster.inference.devices.launch"
         "max_concurrent": dg.Field(
             dg.IntSource,
             is_required=False,
-            description="Most steps of one run at a time; no limit when empty.",
+            description="Maximum number of concurrent steps per run; no limit if empty.",
         ),
     },
     requirements=dg.multiple_process_executor_requirements(),
 )
 def gpu_executor(init: dg.InitExecutorContext) -> StepDelegatingExecutor:
-    """Steps as processes that lease whole devices by the tag ``contextcliff/gpus``."""
+    """Run steps as processes that lease whole devices by the tag ``contextcliff/gpus``."""
     config: Any = init.executor_config
     retries = RetryMode.from_config(config["retries"])
     assert retries is not None
@@ -160,8 +160,8 @@ def gpu_executor(init: dg.InitExecutorContext) -> StepDelegatingExecutor:
 
 
 class GpuExecutor(StepDelegatingExecutor):
-    """Its base, except that a run that asks for more devices than exist ends before its first
-    step."""
+    """Step-delegating executor that ends a run before its first step if the run needs more devices
+    than exist."""
 
     def execute(self, plan_context: Any, execution_plan: Any) -> Iterator[dg.DagsterEvent]:
         run = plan_context.dagster_run
@@ -180,7 +180,7 @@ class _Started:
 
 
 class LaunchedSteps(StepHandler):
-    """Starts, watches and ends the processes of one run's steps."""
+    """Handler that starts, watches and ends the processes of one run's steps."""
 
     name = "GPU executor"
 
@@ -218,7 +218,7 @@ class LaunchedSteps(StepHandler):
         if (started := self._started.get(key)) is None:
             return CheckStepHealthResult.unhealthy("its process belonged to an executor that ended")
         messages = b""
-        with suppress(OSError):  # there is none yet, or the process has ended
+        with suppress(OSError):  # no message yet, or the process has ended
             messages = os.read(started.messages, 65536)
         for sentence in messages.decode(errors="replace").splitlines():
             started.sentences.append(sentence)
@@ -262,27 +262,27 @@ def _why(code: int, sentences: list[str]) -> str:
 
 
 def gpus_left(key: str, step_tags: Mapping[str, str], run: dg.DagsterRun) -> Gpus:
-    """Like `gpus_of_step`, for models of the step ``key`` with a call left in this run.
+    """Return `gpus_of_step` for only those models of step ``key`` with a call left in this run.
 
-    None for models that were asked everything already. Looked at before the step's process starts,
-    which would otherwise wait for devices that it never opens. A step that finds a call left all
-    the same leases for itself.
+    Finished models need no devices. This is checked before the step's process starts, which would
+    otherwise wait for devices that it never uses. A step that still finds a call left leases
+    devices itself.
 
     Raises:
-        ValueError: the step's tag of devices is not what it should be.
+        ValueError: the tag does not have the form of :data:`GPUS_TAG`.
     """
-    asked = gpus_of_step(step_tags, run.tags)
-    if asked == 0 or STUDY_TAG not in step_tags:
-        return asked
+    gpus = gpus_of_step(step_tags, run.tags)
+    if gpus == 0 or STUDY_TAG not in step_tags:
+        return gpus
     try:
         left = _left(find_study(step_tags[STUDY_TAG]), key, run)
-    except ContextCliffError:  # the step will say so itself
-        return asked
-    return asked if left is None else gpus_of_models(step_tags, left)
+    except ContextCliffError:  # the step reports the error itself
+        return gpus
+    return gpus if left is None else gpus_of_models(step_tags, left)
 
 
 def _left(study: Study, key: str, run: dg.DagsterRun) -> list[str] | None:
-    """Partition keys of the models with a call left; None where the run does not say enough."""
+    """Return the partition keys of models with a call left; None if the run does not show it."""
     run_config: Any = run.run_config
     root = run_config.get("resources", {}).get("store", {}).get("config", {}).get("root", "")
     experiment = _experiment_of(study, key)
@@ -302,7 +302,7 @@ def _left(study: Study, key: str, run: dg.DagsterRun) -> list[str] | None:
 
 
 def _experiment_of(study: Study, key: str) -> Experiment | None:
-    """The experiment whose predictions the step ``key`` makes."""
+    """Return the experiment whose predictions the step ``key`` measures, or None."""
     for experiment in asked_experiments(study):
         if key in {f"{group(study)}__{name}" for name in experiment.asset_names("predictions")}:
             return experiment
@@ -313,7 +313,7 @@ CONFIG_VARIABLE = "CONTEXTCLIFF_EXECUTOR_CONFIG"
 
 
 DEFAULT_EXECUTOR = "in_process"
-"""A study is one chain with nothing to run side by side; a process per step costs seconds each."""
+"""Default, because a study is a chain without parallel steps, and processes cost seconds each."""
 
 
 _EXECUTORS = {
@@ -332,7 +332,7 @@ def chosen_executor() -> dg.ExecutorDefinition:
     settings of the YAML file that CONTEXTCLIFF_EXECUTOR_CONFIG names.
 
     Raises:
-        StudyError: there is none of that name, it is not installed, or the file is not for it.
+        StudyError: the executor is unknown or not installed, or the file does not fit it.
     """
     name = os.environ.get(EXECUTOR_VARIABLE) or DEFAULT_EXECUTOR
     executor = _find(name)

@@ -1,1 +1,1 @@
-"""Results in the Dagster UI: tables, numbers, pictures; nothing is computed here."""
+"""Display of results in the Dagster UI: tables, numbers and pictures, without any analysis."""

@@ -20,17 +20,17 @@ from contextcliff_dagster.inference.requests.call_plan import MaybePaid
 from contextcliff_dagster.inference.telemetry import Progress, RunSummary
 
 Observe = Callable[[str, dict[str, Any]], None]
-"""Takes a line, and the same in numbers."""
+"""Callback that takes a line of text and the same information as numbers."""
 _LEAST_S, _PARTS = 1.0, 6
-"""Seconds between two observations: at least so many, and a sixth of what the step has taken. An
-event log keeps each of them: some 40 of the first hour, 60 of the first day."""
+"""Interval between two observations: at least 1 s, and a sixth of the step's time so far. This puts
+about 40 of them in the event log in the first hour, 60 in the first day."""
 
 
 class StepProgress:
     """Progress reports of a step on its models' calls, one model after the other.
 
-    ``on_progress`` gets everything, ``observe`` what is not too often. ``last``: of the model that
-    is measured.
+    ``on_progress`` gets every report, ``observe`` only some, at growing intervals. ``last`` is the
+    latest progress of the current model.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class StepProgress:
         self._summaries[model] = summary
 
     def conclude(self) -> None:
-        """Report the summary of all models' calls, once; nothing where none was sent."""
+        """Report one summary of all models' calls; report nothing if no call was sent."""
         sent = {model: totals for model, totals in self._summaries.items() if totals.sent}
         if not sent:
             return
@@ -85,7 +85,7 @@ class StepProgress:
 
 
 def line(progress: Progress) -> str:
-    """``40 of 200 calls, 4 in flight, 48,100 tokens (1,230/s), $0.1200, 2 retries, 80 s left``."""
+    """Return ``40 of 200 calls, 4 in flight, 48,100 tokens (1,230/s), $0.1200, 2 retries, ...``."""
     tokens = progress.prompt_tokens + progress.completion_tokens
     pace = progress.tokens_per_s
     parts = [
@@ -138,7 +138,7 @@ def estimate_metadata(campaign: str, estimate: CostEstimate) -> dict[str, Any]:
 
 
 def _by_model(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Sums over the bins and controls of each model; None where a part is unknown."""
+    """Sum the bins and controls of each model; a sum is None if a part is unknown."""
     summed: dict[str, dict[str, Any]] = {}
     for line in lines:
         sums = summed.setdefault(line["model"], {"model": line["model"]})
@@ -158,7 +158,7 @@ def bin_metadata(
     maybe_paid: MaybePaid | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Describe one finished bin of predictions; ``progress``: of its run, if calls ran."""
+    """Return metadata of a finished bin of predictions; ``progress``: its run's, if calls ran."""
     no_answer = Counter(row["no_answer"] for row in rows if row["no_answer"])
     lengths = [row["length_tokens"] for row in rows]
 
@@ -229,7 +229,7 @@ def summary_metadata(summary: RunSummary) -> dict[str, Any]:
 
 
 def _cache_share(cached: int, prompt_tokens: int) -> dict[str, float]:
-    """The share of prompt tokens that the server took from a cache."""
+    """Return the share of prompt tokens that the server took from a cache."""
     return {"cache_share": cached / prompt_tokens} if prompt_tokens else {}
 
 
@@ -240,17 +240,17 @@ def _perhaps(requests: int, usd: float) -> dict[str, Any]:
 def version_tags(
     rows: Rows, code_version: str, sources: Mapping[dg.AssetKey, str]
 ) -> dict[str, str]:
-    """Return version tags, own and sources', for a materialization logged by hand.
+    """Return version tags of a manually logged materialization and of its sources.
 
-    ``sources``: the assets it is made of, with their versions. Without these a manifest
-    materialized again, unchanged, would turn every bin stale.
+    ``sources``: the upstream assets with their versions. Without them, rematerializing an unchanged
+    manifest would make every bin stale.
     """
-    # The bin's calls and what came of them, times aside.
-    kept = [[row["call_key"], row["no_answer"], row.get("raw_output")] for row in rows]
-    version = hashlib.sha256(json.dumps(sorted(kept, key=str)).encode()).hexdigest()
+    # The bin's calls and their outcomes, without times.
+    outcomes = [[row["call_key"], row["no_answer"], row.get("raw_output")] for row in rows]
+    version = hashlib.sha256(json.dumps(sorted(outcomes, key=str)).encode()).hexdigest()
     tags = {"dagster/data_version": version, "dagster/code_version": code_version}
     for source, source_version in sources.items():
         tags[f"dagster/input_data_version/{source.to_user_string()}"] = source_version
-        # Versions decide; which event brought them is not known here.
+        # Versions decide; the event that brought them is unknown here.
         tags[f"dagster/input_event_pointer/{source.to_user_string()}"] = NULL_EVENT_POINTER
     return tags

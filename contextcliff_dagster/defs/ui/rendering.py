@@ -1,8 +1,7 @@
 """Rendering of results in the Dagster UI: tables, column schemas, numbers and pictures.
 
-The UI shows Markdown below 1,000 characters in place and hides longer text behind a click; it
-drops raw HTML but shows images given as `data:` addresses. Table cells must be plain Python
-scalars.
+The UI shows Markdown of less than 1,000 characters in place and hides longer text behind a click;
+it drops raw HTML but shows images with `data:` URLs. Table cells must be plain Python scalars.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
 
 INLINE_MARKDOWN_LIMIT = 1_000
 TABLE_LIMIT, TEXT_LIMIT, PICTURE_LIMIT = 24_000, 8_000, 38_000
-"""Bytes: every materialization of every partition keeps its own in the event log."""
+"""Limits in bytes, because every materialization of every partition is kept in the event log."""
 MOST_CELLS = 150
-"""Rows of a table by model and cell; of more, those by model are shown."""
+"""Maximum rows of a table by model and cell; beyond that, a table by model is shown."""
 _SMALLER = ((1_080, 60), (1_080, 45), (1_080, 30), (900, 30), (900, 20), (720, 30), (720, 20))
-"""Widths in pixels and qualities of a picture, best first; at all of them its texts are legible."""
+"""Widths in pixels and qualities of a picture, best first; its text is legible at all of them."""
 _ROW_BYTES = 40
 """Bytes that Dagster adds to each row of a table."""
 _SVG_SAFE = " =:/,'"
@@ -50,7 +49,7 @@ _UI_TYPES = {
 
 
 def column_schema(table: Table) -> dg.TableSchema:
-    """Return the UI's column schema, derived from the table's one declaration."""
+    """Return the UI's column schema of a declared table."""
 
     def described(column: Column) -> dg.TableColumn:
         unit = f" [{column.unit}]" if column.unit else ""
@@ -79,7 +78,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue:
 
 
 def long_text(text: str, path: Path) -> dg.MetadataValue:
-    """Return Markdown behind a click, cut where it does not fit, with the complete file's path."""
+    """Return text as Markdown, cut to the limit with the path of the complete file."""
     if len(text.encode()) > TEXT_LIMIT:
         kept = text.encode()[:TEXT_LIMIT].decode(errors="ignore").rpartition("\n")[0]
         text = f"{kept}\n\n… The whole text: `{path}`"
@@ -99,7 +98,7 @@ def plain(value: Any) -> str | int | float | bool:
 
 
 def pictures(files: Sequence[Path]) -> Mapping[str, dg.MetadataValue]:
-    """Return PNG files as Markdown by name: two where they fit, else the first or a sentence.
+    """Return PNG files as Markdown by name: two if they fit, else the first or a sentence.
 
     The UI shows a picture behind a click, at its own size, in a dialog of 1,200 pixels.
     """
@@ -113,7 +112,7 @@ def pictures(files: Sequence[Path]) -> Mapping[str, dg.MetadataValue]:
 
 
 def _markdown(file: Path, limit: int) -> str | None:
-    """The picture, as large as the limit (bytes) lets it be; None where it cannot be so small."""
+    """Return the largest picture within the limit (bytes), or None if even the smallest is not."""
     from PIL import Image
 
     with Image.open(file) as image:
@@ -126,6 +125,7 @@ def _markdown(file: Path, limit: int) -> str | None:
 
 
 def _webp(image: Image.Image, width: int, quality: int) -> bytes:
+    import PIL.WebPImagePlugin  # noqa: F401  # registers the format; `save` would load all 40
     from PIL import Image as Images
 
     if image.width > width:
@@ -145,7 +145,7 @@ def curve_line(cliffs: Cliffs) -> str:
 
 
 def inline(lines: Iterable[str]) -> dg.MetadataValue:
-    """Return Markdown to be shown in place; lines that do not fit are counted instead."""
+    """Return lines as Markdown shown in place, with a count of the lines that do not fit."""
     kept: list[str] = []
     lines = list(lines)
     for number, line in enumerate(lines):
@@ -157,7 +157,7 @@ def inline(lines: Iterable[str]) -> dg.MetadataValue:
 
 
 def _sparkline(cliffs: Cliffs) -> str:
-    """Mean score over log length as a tiny SVG, about 350 characters."""
+    """Return the mean score over log length as a tiny SVG of about 350 characters."""
     points = [
         (b.median_tokens, b.mean) for b in cliffs.bins if b.mean is not None and b.median_tokens
     ]

@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     from contextcliff_dagster.reporting.report_files import ReportFiles
 
 DIMENSION = "tokens"
-"""The dimension of partitions that are length bins."""
+"""Name of the partition dimension of length bins."""
 _MOST_BYTES = 1 << 20
-"""A larger file is a manifest of an earlier version, which would be slow to read at each load."""
+"""Size limit of a manifest file; larger ones are of earlier versions, and slow to read."""
 
 
 def range_of(bins: Iterable[LengthBin], key: str) -> str:
-    """Return the tokens of a document in the bin ``key``, as ``1,024 to 2,047 tokens``."""
-    known = list(bins)
-    for number, entry in enumerate(known):
+    """Return the length range of the bin ``key``, for example ``1,024 to 2,047 tokens``."""
+    entries = list(bins)
+    for number, entry in enumerate(entries):
         if entry.bin == key:
-            last = number == len(known) - 1  # the last one is closed above
+            last = number == len(entries) - 1  # the last one is closed above
             return f"{entry.edge_low:,} to {entry.edge_high - (0 if last else 1):,} tokens"
     return "unknown"
 
@@ -57,15 +57,15 @@ def range_of(bins: Iterable[LengthBin], key: str) -> str:
 def with_token_ranges(
     assets: Sequence[dg.AssetsDefinition], study: Study, store: Store
 ) -> list[dg.AssetsDefinition]:
-    """Return ``assets``; those partitioned by bins get the range of each key.
+    """Return ``assets``, with the token range of each key added to those partitioned by bins.
 
-    The ranges are those of the sample that was frozen when the code location was loaded.
+    The ranges come from the sample that was frozen when the code location was loaded.
     """
     bins = _frozen_bins(study, store)
 
     def shown(spec: dg.AssetSpec) -> dg.AssetSpec:
         if not bins:
-            text = "The token range of each key is known once `manifest` is made and this reloaded."
+            text = "Token ranges appear once `manifest` exists and the code location is reloaded."
             return spec.replace_attributes(description=f"{spec.description}\n\n{text}")
         ranges = [{"key": b.bin, "tokens": range_of(bins, b.bin)} for b in bins]
         lines = "\n".join(f"- `{row['key']}`: {row['tokens']}" for row in ranges)
@@ -86,7 +86,7 @@ def _by_bins(asset: dg.AssetsDefinition) -> bool:
 
 
 def _frozen_bins(study: Study, store: Store) -> list[LengthBin]:
-    """The bins of the manifest of exactly this specification; none without a readable one."""
+    """Return the bins of the manifest for this exact specification; none if it is unreadable."""
     spec_hash, bins = bins_of(store.manifest_dir(study.name) / HEAD)
     return bins if spec_hash == study.manifest_spec_hash() else []
 
@@ -101,7 +101,7 @@ def bins_of(head_file: Path) -> tuple[str, list[LengthBin]]:
 
 
 _MOST_NAMED = 4
-"""Models of a cell: of fifty, the table would be longer than the UI shows."""
+"""Maximum number of models named per cell, because the UI limits a table's size."""
 
 
 def partition_rows(
@@ -109,8 +109,8 @@ def partition_rows(
 ) -> list[dict[str, Any]]:
     """Return a row for each key of the experiment's dimension, measured or not.
 
-    ``calls`` are of one model. A model is done with a key when all of them have an answer; those
-    that are not are named with how many they have, and so are models with calls that failed.
+    ``calls`` counts one model's calls. A model is done with a key when all of them have an answer;
+    unfinished models are named with their number of answers, and models with failed calls too.
     """
     calls = _planned_calls(run, experiment)
     done = _by_model(records, scored=True)
@@ -138,7 +138,7 @@ def partition_rows(
 
 
 def _planned_calls(run: StudyRun, experiment: Experiment) -> dict[str, int]:
-    """Cell -> calls that the study plans of one model."""
+    """Return cell -> number of calls that the study plans per model."""
     n = experiment.samples_per_cell(run.study)
     calls = dict.fromkeys(experiment.cells(run.study), 0)
     for source in sources_of(run, experiment):
@@ -149,7 +149,7 @@ def _planned_calls(run: StudyRun, experiment: Experiment) -> dict[str, int]:
 
 
 def _by_model(records: pa.Table, *, scored: bool) -> dict[tuple[str, str], int]:
-    """Model and cell -> calls with a score, or those without one."""
+    """Return (model, cell) -> number of calls with a score, or without one."""
     import pyarrow.compute as pc
 
     valid = pc.is_valid(records["score"])
@@ -170,9 +170,9 @@ def _named(numbers: dict[str, int], of: int | None) -> str:
 
 Metadata = dict[str, Any]
 _PLOTTED = 150
-"""Numbers that the UI plots, at some 160 bytes of every materialization each."""
+"""Maximum number of values that the UI plots; each adds about 160 bytes per materialization."""
 _SHOWN_FIELDS = 12
-"""Columns shown of any result: a wider table in the UI scrolls sideways."""
+"""Maximum number of columns shown of a result; wider tables scroll sideways in the UI."""
 
 
 def records_metadata(run: StudyRun, experiment: Experiment, records: pa.Table) -> Metadata:
@@ -271,7 +271,7 @@ def _plotted(numbers: Iterable[tuple[str, Any]]) -> Metadata:
 
 
 def _headlines(experiment: Experiment, results: Sequence[Any]) -> list[str]:
-    """One line of Markdown a result, where it has a headline."""
+    """Return one line of Markdown per result with a headline."""
     lines = []
     for result in results:
         model = getattr(result, "model", None)
@@ -315,7 +315,7 @@ def _metrics_metadata(run: StudyRun, cliffs: Sequence[Cliffs]) -> Metadata:
 
 
 def _cliffs_metadata(run: StudyRun, cliffs: Sequence[Cliffs]) -> Metadata:
-    """Verdict and cap per model; numbers under keys of their own, so that the UI plots them."""
+    """Return verdict and cap per model, with numbers under separate keys for plots in the UI."""
     numbers = _plotted(
         (f"{name}/{slug(result.model)}", value)
         for result in cliffs
@@ -339,7 +339,7 @@ def _cliffs_metadata(run: StudyRun, cliffs: Sequence[Cliffs]) -> Metadata:
 
 
 def _rounds_metadata(rounds: Mapping[str, Mapping[str, Any]]) -> Metadata:
-    """The next calls of each model, and why; nothing for a study without rounds."""
+    """Return the next calls of each model and the reason; empty for a study without rounds."""
     if not rounds:
         return {}
     return {

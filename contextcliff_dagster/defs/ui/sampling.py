@@ -23,7 +23,7 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 def corpus_metadata(corpus: CorpusSummary) -> Metadata:
-    """Return counts and fingerprint, and the outcome of each file if the corpus gives it."""
+    """Return counts and fingerprint, and the outcome of each file if the corpus reports it."""
     shown: Metadata = {
         "dagster/row_count": corpus.examples,
         "documents": corpus.documents,
@@ -37,7 +37,7 @@ def corpus_metadata(corpus: CorpusSummary) -> Metadata:
 
 
 def length_metadata(lengths: LengthMapSummary) -> Metadata:
-    """Return counts and extremes, in tokens."""
+    """Return counts and extreme lengths, in tokens."""
     return {
         "dagster/row_count": lengths.examples,
         "documents": lengths.documents,
@@ -51,7 +51,7 @@ def length_metadata(lengths: LengthMapSummary) -> Metadata:
 
 
 def audit_metadata(audit: Mapping[str, Any]) -> Metadata:
-    """Return verdict and histogram in place, the bars as a table."""
+    """Return the verdict, an inline histogram, and its bars as a table."""
     bars = list(audit["histogram"])
     most = max((bar["documents"] for bar in bars), default=0) or 1
     blocks = "".join(_BLOCKS[-(-8 * bar["documents"] // most)] for bar in bars)

@@ -1,5 +1,5 @@
 """Shared parts of experiments: preparing a study, measuring its calls, reading its records.
 
-Belongs here: what is reused, which room is called with which part of the study, which file the
-result goes to. Does not belong here: the work itself (the rooms below), how it is shown (`defs`).
+Belongs here: reuse of earlier results, calls to lower packages with parts of the study, and paths
+of results. Does not belong here: the work itself (lower packages), and presentation (`defs`).
 """

@@ -1,4 +1,4 @@
-"""Answers behind a campaign's numbers, each with its question, accepted answers and score."""
+"""A campaign's answers, each with its question, accepted answers and score."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def read_answers(
     bins: Collection[str] | None = None,
     experiment: Experiment | None = None,
 ) -> pa.Table:
-    """Return `ANSWERS` of a campaign: by bin, then length, the models' answers to a question next
-    to each other.
+    """Return the `ANSWERS` of a campaign, sorted by bin and length, with the models' answers to a
+    question in adjacent rows.
 
-    Calls that are answered and not scored yet are in it, without a score. Questions and accepted
-    answers are null where the sample is gone; so are answers that were pruned.
+    Answered calls that are not scored yet are included, without a score. Questions and accepted
+    answers are null if the sample is gone; pruned answers are null.
 
     Args:
         run: the campaign.
-        models: only these; those without an answer are left out.
-        bins: only these cells, likewise.
-        experiment: whose answers; the length profile's when None.
+        models: include only these models; models without an answer are left out.
+        bins: include only these cells.
+        experiment: the experiment; None means the length profile.
 
     Raises:
         StoreError: a table or the manifest is damaged.
@@ -55,7 +55,7 @@ def iter_answers(
     bins: Collection[str] | None = None,
     experiment: Experiment | None = None,
 ) -> Iterator[pa.Table]:
-    """Yield `read_answers` one cell at a time, so that not all of it must fit into memory."""
+    """Yield `read_answers` one cell at a time, to limit memory use."""
     there = answered_cells(run, experiment)
     asked = [m for m in there if models is None or m in models]
     cells = sorted({cell for model in asked for cell in there[model]})
@@ -67,7 +67,7 @@ def iter_answers(
 
 
 def answered_cells(run: StudyRun, experiment: Experiment | None = None) -> dict[str, list[str]]:
-    """Return model -> cells with predictions or records in the campaign, the study's models
+    """Return model -> cells with predictions or records in the campaign; the study's models come
     first."""
     names = {slug(m): m for m in (*run.study.models, *run.identified_models())}
     cells: dict[str, set[str]] = {}
@@ -83,7 +83,7 @@ def answered_cells(run: StudyRun, experiment: Experiment | None = None) -> dict[
 def _tables(experiment: Experiment | None) -> list[Table]:
     if experiment is None:
         return [EVAL_RECORDS, PREDICTIONS]
-    # The predictions of a guest are over other texts than those of its host's examples.
+    # A guest's predictions use other texts than its host's examples.
     return [experiment.records, *([] if experiment.host else [experiment.predictions])]
 
 
@@ -112,7 +112,7 @@ def _answers(run: StudyRun, model: str, cell: str, experiment: Experiment | None
 
 
 class _Examples:
-    """Questions and accepted answers by the id of their example."""
+    """Questions and accepted answers by example id."""
 
     def __init__(self, run: StudyRun, experiment: Experiment | None) -> None:
         import pyarrow as pa
@@ -142,7 +142,7 @@ class _Examples:
         self._ids, self._columns = ids, columns
 
     def joined(self, tables: list[pa.Table], models: list[str]) -> pa.Table:
-        """The rows of one cell as `ANSWERS`, in order."""
+        """Return the rows of one cell as `ANSWERS`, in order."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -159,7 +159,7 @@ class _Examples:
 
 
 def _sample(run: StudyRun) -> pa.Table:
-    """The examples of the study's manifest, whatever it was drawn for; none where it is gone."""
+    """Return the examples of the study's manifest, even if outdated; empty if it is gone."""
     from contextcliff_dagster.contracts import MANIFEST_EXAMPLES
     from contextcliff_dagster.sampling.manifest import load_examples
 

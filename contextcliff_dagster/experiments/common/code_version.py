@@ -1,4 +1,4 @@
-"""Code versions of assets: what in a study file, and which version of the method, made them."""
+"""Code versions of assets, from the relevant study settings and the method's version."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SERVING = {
         "kv",
     ),
 }
-"""Keys of models.yaml that change what is answered, or whether a prompt fits."""
+"""Keys of models.yaml that affect the answers, or whether a prompt fits."""
 
 METHODS = {
     "raw_corpus": "1",
@@ -36,12 +36,12 @@ METHODS = {
     "manifest": "1",
     "cost_estimate": "1",
 }
-"""Version of the method behind each asset that all experiments share; raised when the same study
-would give another result."""
+"""Method version of each asset that all experiments share; raise it if the same study would give
+another result."""
 
 
 def preparation_version(study: Study, asset: str) -> str:
-    """Return the code version of one of `METHODS`' assets."""
+    """Return the code version of an asset in `METHODS`."""
     depends: dict[str, dict[str, Any]] = {
         "raw_corpus": {"corpus": study.corpus.model_dump(mode="json")},
         "length_map": {"tokenizer": study.tokenizer},
@@ -75,12 +75,12 @@ def documents_version(study: Study, documents: KeptDocuments) -> str:
 def experiment_version(study: Study, experiment: Experiment, step: Step) -> str:
     """Return the code version of the assets of one step of an experiment.
 
-    That of predictions has the models' entries in it, as far as they change what is answered.
+    The version of predictions includes the models' entries, as far as they affect the answers.
     """
     try:
         depends = dict(experiment.depends_on(study, step))
     except ContextCliffError as error:
-        # A prompt file is missing: the run reports it, and a study that cannot run hides no other.
+        # A prompt file is missing: the run reports it, and other studies must stay visible.
         depends = {"error": str(error)}
     if step == "predictions":
         depends["models"] = models_of(study)
@@ -88,13 +88,13 @@ def experiment_version(study: Study, experiment: Experiment, step: Step) -> str:
 
 
 def models_of(study: Study) -> dict[str, Any]:
-    """Return the models' entries in models.yaml, only with keys that change their answers."""
+    """Return the models' entries in models.yaml, limited to keys that affect their answers."""
     from contextcliff_dagster.inference.models.models_file import load_models
 
     try:
         entries = load_models()
     except ContextCliffError:
-        return {}  # reported where a model is asked; a misspelt entry must not hide every study
+        return {}  # reported when the model is asked; a misspelt entry must not hide every study
     return {
         name: entries[name].model_dump(mode="json", include=_SERVING) if name in entries else None
         for name in sorted(study.models)

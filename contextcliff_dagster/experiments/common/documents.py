@@ -1,7 +1,7 @@
-"""Documents that an experiment makes before anything is asked, and their lists, each with its hash.
+"""Documents that an experiment generates before measuring, and their lists with hashes.
 
-They are two assets: ``<experiment>_documents``, with partitions of their own, and
-``<experiment>_manifest``, which makes missing documents and lists them all with its own hash.
+They are two assets: ``<experiment>_documents``, with its own partitions, and
+``<experiment>_manifest``, which makes missing documents and lists all of them, with a hash.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NAME = "manifest.json"
 
 
 class DocumentList(NamedTuple):
-    """``sha256`` of the whole list; a row for each document; the others as written."""
+    """A stored list: its ``sha256``, a row for each document, and the other fields as written."""
 
     sha256: str
     made_by: str
@@ -48,11 +48,11 @@ def write_list(
 ) -> str:
     """Write the document list if missing; return its SHA-256.
 
-    ``made_by``: hash of what decides the documents. ``sources``: what the documents were made of,
-    where files decide them.
+    ``made_by``: hash of everything that determines the documents. ``sources``: source files of the
+    documents, if files determine them.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: the list cannot be written.
     """
     content: dict[str, Any] = {"made_by": made_by, "documents": list(documents)}
     if sources:
@@ -83,18 +83,18 @@ TOO_LONG, TOO_SHORT = "too_long", "too_short"
 
 
 def file_list(study: Study, store: Store, account: Mapping[str, Any]) -> Path | None:
-    """Return the path of the list; None where this corpus keeps none."""
+    """Return the path of the list; None if the corpus has no list."""
     name = Path(str(account.get("list") or "")).name  # of an archive: it must not lead elsewhere
     path = store.manifest_dir(study.name) / name
     return path if name and path.is_file() else None
 
 
 def keep_file_list(study: Study, store: Store, corpus: Path, length_map: Path) -> None:
-    """Rewrite the list with token counts, by which used files may be too long or too short.
+    """Add token counts to the list, and note files that are too long or too short.
 
-    Too long is a document that, as the study counts, leaves no room for prompt and answer in the
-    smallest window of its models. It stays in the sample: a call that does not fit by its model's
-    own count is counted as context_overflow and not sent. Does nothing without a list.
+    A document is too long if, by the study's count, it leaves no room for prompt and answer in the
+    smallest window of the models. It stays in the sample: a call that does not fit by its model's
+    own count is recorded as context_overflow and not sent. Does nothing without a list.
 
     Raises:
         StoreError: the length map was not built, or the list cannot be written.
@@ -132,7 +132,7 @@ def keep_file_list(study: Study, store: Store, corpus: Path, length_map: Path) -
 
 
 def notes_on_files(study: Study, store: Store, account: Mapping[str, Any]) -> list[str]:
-    """Return sentences for the report on the outcome of each file; none without a list."""
+    """Return sentences for the report on the files' outcomes; empty without a list."""
     from contextcliff_dagster.corpora.materialize import read_rows
 
     if not account.get("list"):
@@ -152,7 +152,7 @@ def notes_on_files(study: Study, store: Store, account: Mapping[str, Any]) -> li
 
 @dataclass(frozen=True)
 class Made:
-    """One question over one document that was made for it. ``task`` and ``metadata`` as Example."""
+    """A question about a document generated for it; ``task`` and ``metadata`` as in Example."""
 
     document: str
     question: str
@@ -162,10 +162,10 @@ class Made:
 
 
 class GeneratedSamples:
-    """A source (`inference.requests.call_plan.SampleSource`) whose documents are made by cell.
+    """A source (`inference.requests.call_plan.SampleSource`) that generates documents by cell.
 
-    ``make`` gives a cell's questions in the order in which they are asked, the same ones each time
-    it is called. ``count`` gives a text's tokens.
+    ``make`` returns a cell's questions in the order of asking, the same on each call. ``count``
+    returns a text's number of tokens.
     """
 
     def __init__(self, make: Callable[[str], Iterable[Made]], count: Callable[[str], int]) -> None:
@@ -187,7 +187,7 @@ class GeneratedSamples:
         return self._cells[bin][:n]
 
     def document_text(self, document_id: str) -> str:
-        """Return a document's text; its example must have been planned."""
+        """Return the text of a document; its example must have been planned."""
         return self._texts[document_id]
 
 
@@ -196,9 +196,9 @@ DEFAULT_TOKENIZER = "tiktoken:o200k_base"
 
 @dataclass(frozen=True)
 class MadeDocuments:
-    """Documents in the store. ``sha256``: their hash, which is the data version of the asset.
+    """Generated documents in the store. ``sha256``: their hash, the asset's data version.
 
-    ``values``: what to show of them, JSON-ready.
+    ``values``: JSON-ready metadata to show.
     """
 
     sha256: str
@@ -206,35 +206,35 @@ class MadeDocuments:
 
 
 class KeptDocuments(ABC):
-    """How an experiment makes, keeps and lists its documents.
+    """The procedure by which an experiment makes, stores and lists its documents.
 
-    Whatever is made is kept by a hash of what decides it: making it again costs nothing.
-    ``version``: raised when the same study would get other documents. ``description``: of the
-    documents, in the UI.
+    Documents are stored by a hash of everything that determines them, so making them again costs
+    nothing. ``version``: raise it if the same study would get other documents. ``description``:
+    description of the documents in the UI.
     """
 
     version: ClassVar[str] = "1"
     description: ClassVar[str] = (
-        "Documents made for this study, each verified by a second way to its answers."
+        "Documents made for this study; a second method verifies the answers of each."
     )
 
     @abstractmethod
     def keys(self, study: Study) -> Mapping[str, Sequence[str]]:
-        """Return both partition dimensions, by Dagster's name for them: their keys, slugs, fixed by
-        the study file alone. Dagster goes through the dimensions in the order of the names."""
+        """Return both partition dimensions: Dagster's name -> partition keys (slugs), fixed by the
+        study file alone. Dagster iterates over the dimensions in the order of their names."""
 
     @abstractmethod
     def make(self, study: Study, store: Store, partition: Mapping[str, str]) -> MadeDocuments:
-        """Make the documents of one partition (dimension -> key) unless they are kept.
+        """Make the documents of one partition (dimension -> key) unless they are stored.
 
         Raises:
-            StudyError: they cannot be made as the study asks.
+            StudyError: the documents cannot be made as the study specifies.
             StoreError: the store cannot be written.
         """
 
     @abstractmethod
     def freeze(self, study: Study, store: Store) -> MadeDocuments:
-        """Return the list of all documents, rewritten where it is not that of ``study``.
+        """Return the list of all documents, rewritten if it does not belong to ``study``.
 
         Raises:
             StudyError, StoreError: as `make`.
@@ -242,41 +242,41 @@ class KeptDocuments(ABC):
 
     @abstractmethod
     def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
-        """Return the stored list if it is that of ``study``; nothing is made."""
+        """Return the stored list if it belongs to ``study``; make nothing."""
 
     @abstractmethod
     def depends_on(self, study: Study) -> Mapping[str, Any]:
         """Return the parts of ``study`` that determine the documents, JSON-ready."""
 
     def archived(self, study: Study, store: Store) -> KeptList | None:
-        """Return what an archive of ``study`` has to hold: None where the study alone decides the
+        """Return the content for an archive of ``study``; None if the study alone determines the
         documents, so that they can be made again anywhere.
 
         Raises:
-            StoreError: they cannot be read.
+            StoreError: the documents cannot be read.
         """
         return None
 
     def restore(self, study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:
-        """Return a function that writes ``kept``, of the archive ``file``, into ``store``.
+        """Return a function that writes ``kept``, from the archive ``file``, into ``store``.
 
         Raises:
-            StoreError: these are no documents of ``study``, or the store has others.
+            StoreError: the documents do not belong to ``study``, or the store has others.
         """
         raise NotImplementedError
 
 
 def tokenizer_name(study: Study, key: str) -> str:
-    """Return the tokenizer's name for documents: of the section ``key``, the study, or ours."""
+    """Return the tokenizer name for documents: from the section ``key``, the study, or ours."""
     named: str = study.sections[key].tokenizer
     return named or study.tokenizer_name or DEFAULT_TOKENIZER
 
 
 def tokenizer_of(study: Study, key: str) -> Tokenizer:
-    """Open `tokenizer_name`.
+    """Open the tokenizer of `tokenizer_name`.
 
     Raises:
-        StudyError: there is none of that name, or it cannot be opened.
+        StudyError: the tokenizer does not exist or cannot be opened.
     """
     from contextcliff_dagster.studies.study import refuse_without_leave
 
@@ -286,7 +286,7 @@ def tokenizer_of(study: Study, key: str) -> Tokenizer:
 
 @lru_cache(maxsize=2)
 def opened_tokenizer(name: str) -> Tokenizer:
-    """Open a tokenizer by its name, once; raises StudyError."""
+    """Open a tokenizer by name, once; raise StudyError if that fails."""
     from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
 
     return open_any_tokenizer(name)

@@ -1,9 +1,9 @@
-"""The base of every experiment: one way to ask, to judge and to report, on shared machinery.
+"""The base class of experiments.
 
-An experiment defines what is asked and what follows from the answers. Asking (ledger, budget,
+An experiment defines its questions and the analysis of the answers. Measuring (ledger, budget,
 resume, top-up, devices), the tables, the Dagster assets with their partitions, checks and code
 versions, the jobs, the command line, the report and the archive come from `experiments.common` and
-`defs`, the same for all. To add one: a folder here, and its line in `studies.experiment_table`.
+`defs`. To add an experiment, add a folder here and a line in `studies.experiment_table`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def write_results(run: StudyRun, experiment: Experiment, results: Sequence[Any]) -> None:
-    """Write ``results`` for `Experiment.write_results`, with the version of the method."""
+    """Write ``results`` with the version of the method, for `Experiment.write_results`."""
     write_json(
         run.store.results_file(run.study.name, run.campaign, experiment.name),
         {
@@ -55,10 +55,10 @@ def write_results(run: StudyRun, experiment: Experiment, results: Sequence[Any])
 
 
 def read_results(run: StudyRun, experiment: Experiment, kind: type[Any] | None = None) -> list[Any]:
-    """Return the results of `write_results` as values of ``kind``, else ``experiment.result``.
+    """Return the stored results as values of ``kind`` (default ``experiment.result``).
 
     Raises:
-        StoreError: there is none, it is damaged, or another version of the method wrote it.
+        StoreError: no result exists, it is damaged, or another version of the method wrote it.
     """
     path = run.store.results_file(run.study.name, run.campaign, experiment.name)
     again = f"run `contextcliff report {run.study.name}`"
@@ -88,17 +88,17 @@ __all__ = ["Alarm", "Analysis", "CheckOutcome", "CheckSpec", "Experiment", "Rows
 
 Rows = list[dict[str, Any]]
 Step = Literal["predictions", "records", "result", "report"]
-"""The steps from calls to report that each experiment has, in order."""
+"""Steps of each experiment, from calls to report, in order."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Samples to ask, and columns that tell their rows from other sources' rows.
+    """Samples to ask, and columns that distinguish their rows from other sources' rows.
 
     ``columns``: name -> value, the same for every row; declared in the experiment's tables.
-    ``follow_up``: the call that rests on the answer to one (`inference.requests.call_plan`), where
-    examples are conversations; rows then come in the order of the steps. ``steps``: calls of a
-    whole conversation, for the estimate. ``recipe``: None is the experiment's.
+    ``follow_up``: builds the next call from an answer (`inference.requests.call_plan`), if examples
+    are conversations; rows then come in the order of the steps. ``steps``: calls per conversation,
+    for the estimate. ``recipe``: None means the experiment's recipe.
     """
 
     samples: SampleSource
@@ -109,28 +109,28 @@ class Source:
 
 
 class Experiment(ABC):
-    """One way to ask and judge. Subclasses set the class attributes and override what differs.
+    """Base class of experiments: subclasses set class attributes and override methods.
 
     Attributes:
-        name: key in a study file, and the beginning of its assets' names; a slug.
-        version: of the method. Raise it when the same answers would give another result: what was
-            made before is then stale in Dagster.
-        section: type of the key's value, anything that pydantic validates; a false value (empty)
-            is not asking for it. None: there is no such key.
-        example: of the key's value, for docs/studies.md.
-        makes_documents: whether it generates what it asks about, so that a study needs no corpus.
-        documents: how these are kept in the store, in assets of their own; None: they are not.
-        host: name of the experiment with whose records these are judged and reported, if any: no
-            result and no report of its own; it hands over what `contribution` returns.
+        name: key in a study file, and prefix of its assets' names; a slug.
+        version: version of the method. Raise it if the same answers would give another result:
+            earlier results are then stale in Dagster.
+        section: type of the key's value, anything that pydantic validates; an empty value does not
+            ask for the experiment. None: there is no key.
+        example: example of the key's value, for docs/studies.md.
+        makes_documents: whether it generates its documents, so that a study needs no corpus.
+        documents: how these are stored, in separate assets; None: they are not stored.
+        host: name of the experiment that judges and reports these records, if any. A guest has no
+            result or report; its host uses the value of `contribution`.
         dimension: Dagster's name for the partition dimension next to ``model``; later in the
             alphabet, so that a range of partitions goes model by model.
-        result: dataclass of a result (as those of `contracts.results`); dict: JSON objects.
-        predictions, records: the tables that it fills; the files lie at
+        result: dataclass of a result (as in `contracts.results`); dict: JSON objects.
+        predictions, records: tables that it fills; their files are at
             ``<study>/<table>/campaign=<c>/model=<m>/bin=<cell>/``.
-        result_op: name of the Dagster op of the result, where that has several assets.
-        description, records_description, result_descriptions: of its predictions, its records and
-            (by asset) its results, in the UI.
-        checks: which must hold before a result is believed.
+        result_op: name of the Dagster op of the result, if it has several assets.
+        description, records_description, result_descriptions: UI descriptions of its predictions,
+            its records and (by asset) its results.
+        checks: conditions that its results must meet.
     """
 
     name: ClassVar[str]
@@ -156,12 +156,12 @@ class Experiment(ABC):
         super().__init_subclass__(**kwargs)
         name = getattr(cls, "name", None)
         if name is not None and slug(name) != name:
-            raise TypeError(f"{cls.__name__}.name {name!r} is no slug: letters, digits, _ and -")
+            raise TypeError(f"{cls.__name__}.name {name!r} must be letters, digits, _ and -")
         if cls.dimension <= "model":
             raise TypeError(f"{cls.__name__}.dimension {cls.dimension!r} must sort after 'model'")
 
     def asset_names(self, step: Step) -> tuple[str, ...]:
-        """Return the names of the assets of ``step``, below the study's; usually one."""
+        """Return the names of the assets of ``step``, without the study's name; usually one."""
         if step == "report":
             return ("report",)
         if self.host is not None and step != "predictions":
@@ -169,11 +169,11 @@ class Experiment(ABC):
         return (f"{self.name}_{step}",)
 
     def document_assets(self) -> tuple[str, ...]:
-        """Return the names of the assets of `documents` and their list; none without."""
+        """Return the names of the assets of `documents` and their list; empty without documents."""
         return (f"{self.name}_documents", f"{self.name}_manifest") if self.documents else ()
 
     def op_of_result(self) -> str:
-        """Return the op that makes the result's assets: `result_op`, else the first one's name."""
+        """Return the op of the result's assets: `result_op`, or else the first asset's name."""
         return self.result_op or next(iter(self.asset_names("result")), "")
 
     def is_asked(self, study: Study) -> bool:
@@ -185,23 +185,23 @@ class Experiment(ABC):
         raise NotImplementedError
 
     def samples_per_cell(self, study: Study) -> int:
-        """Return how many examples a cell has when it is fully measured."""
+        """Return the number of examples in a fully measured cell."""
         return study.sampling.samples_per_bin
 
     def not_asked(self, entry: ModelEntry) -> str | None:
-        """Return why a model is not asked, a clause for people; None: it is."""
+        """Return why a model is not asked, as a clause for people; None if it is asked."""
         return None
 
     def recipe(self, study: Study) -> Recipe:
-        """Return the prompt around each document."""
+        """Return the recipe of the prompt around each document."""
         return study.recipe()
 
     def sources(self, run: StudyRun) -> Sequence[Source]:
-        """Return the samples by cell, in the order in which they are asked."""
+        """Return the samples by cell, in the order of asking."""
         raise NotImplementedError
 
     def expected_sources(self, run: StudyRun) -> Sequence[Source]:
-        """Return `sources` for an estimate, with expected lengths of documents not made yet."""
+        """Return `sources` for an estimate, with expected lengths for documents not made yet."""
         from contextcliff_dagster.experiments.common.measurement import sources_of
 
         return sources_of(run, self)
@@ -217,14 +217,14 @@ class Experiment(ABC):
         return score_by_answers(self, run, source, rows)
 
     def merged_cells(self, run: StudyRun) -> Mapping[str, str | None]:
-        """Return cell -> the cell that took its examples, where one had too few."""
+        """Return cell -> the cell into which it was merged for lack of examples."""
         return {}
 
     def score_campaign(self, run: StudyRun) -> pa.Table:
-        """Write the records of all answers in the campaign, and return them.
+        """Write and return the records of all answers in the campaign.
 
         Raises:
-            StoreError: a table is damaged or cannot be written; nothing is answered yet.
+            StoreError: a table is damaged or cannot be written, or there are no answers yet.
         """
         from contextcliff_dagster.experiments.common.records import score_campaign
         from contextcliff_dagster.experiments.common.study_run import table_files
@@ -243,19 +243,19 @@ class Experiment(ABC):
         """Return the records of the campaign.
 
         Raises:
-            StoreError: there are none, or a table is damaged.
+            StoreError: there are no records, or a table is damaged.
         """
         from contextcliff_dagster.experiments.common.records import read_record_table
 
         return read_record_table(self.records, run.study, run.store, run.campaign)
 
     def read_records(self, run: StudyRun) -> pd.DataFrame:
-        """Return the records of the campaign as a data frame; raises like `read_record_table`."""
+        """Return the records of the campaign as a data frame; raise like `read_record_table`."""
         records: pd.DataFrame = self.read_record_table(run).to_pandas()
         return records
 
     def check_records(self, run: StudyRun, records: pa.Table) -> Sequence[CheckOutcome]:
-        """Return the outcomes of the `checks` with ``of="records"``: here `RECORD_CHECKS`."""
+        """Return the outcomes of the `checks` with ``of="records"``, by default `RECORD_CHECKS`."""
         from contextcliff_dagster.experiments.common.records import (
             RECORD_CHECKS,
             check_records,
@@ -266,8 +266,8 @@ class Experiment(ABC):
     def analyse(
         self, run: StudyRun, records: pd.DataFrame, contributions: Mapping[str, Experiment]
     ) -> Analysis:
-        """Return the analysis of the records; no call is made. ``contributions``: the experiments
-        that this one is host to, by name."""
+        """Return the analysis of the records, without calls. ``contributions``: guest experiments
+        of this host, by name."""
         raise NotImplementedError
 
     def write_results(self, run: StudyRun, analysis: Analysis) -> None:
@@ -279,31 +279,31 @@ class Experiment(ABC):
         """Return the results of the campaign as written.
 
         Raises:
-            StoreError: there are none, or they are damaged.
+            StoreError: there are no results, or they are damaged.
         """
 
         return read_results(run, self)
 
     def contribution(self, run: StudyRun, model: str) -> Any:
-        """Return the contribution to the host's analysis of one model; None if nothing is known."""
+        """Return the contribution to the host's analysis of one model; None without data."""
         return None
 
     def overview(self, result: Any) -> Mapping[str, Any]:
-        """Return a result as one row of the UI's table, column -> scalar; empty: its first scalar
-        fields."""
+        """Return a result as a row of the UI's table, column -> scalar; if empty, the UI shows its
+        first scalar fields."""
         return {}
 
     def headline(self, result: Any) -> Sequence[str]:
-        """Return a result in sentences, the first the answer; none where there are none."""
+        """Return a result in sentences, starting with the answer; empty if there are none."""
         return getattr(result, "headline", ())
 
     def sections(self, run: StudyRun, results: Sequence[Any]) -> Sequence[Section]:
-        """Return the sections of the report, as data."""
+        """Return the data of the report's sections."""
         return ()
 
     def has_page(self, study: Study) -> bool:
-        """Return whether the study's report is a page of this experiment (`write_report`); else its
-        `sections` go into the page of another, or into a plain one."""
+        """Return whether this experiment writes the study's report page (`write_report`); if not,
+        its `sections` go into another experiment's page or a plain one."""
         return False
 
     def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
@@ -313,9 +313,8 @@ class Experiment(ABC):
     def depends_on(self, study: Study, step: Step) -> Mapping[str, Any]:
         """Return the parts of ``study`` that determine the output of ``step``, JSON-ready.
 
-        Together with `version` they are the asset's code version: an edit of one of them turns the
-        asset stale in Dagster, an edit of anything else does not. What an earlier step depends on
-        need not be repeated.
+        Together with `version` they form the asset's code version: only an edit of these parts
+        makes the asset stale in Dagster. Omit parts on which an earlier step depends.
         """
         if step == "predictions":
             recipe = {"recipe": self.recipe(study).hash}

@@ -1,7 +1,7 @@
-"""Measurement of one campaign of a study in one store: its cost, its prompts, its calls.
+"""Measurement of one campaign of a study: its cost, its prompts, its calls.
 
-Answers in the store's tables may be missing from the call ledger: it was lost, or another one is
-used now. They are neither paid for again nor overwritten without consent.
+Answers in the store's tables may be missing from the call ledger, if it was lost or replaced. They
+are neither paid for again nor overwritten without consent.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
 
 
 EVERYTHING = sys.maxsize
-"""The number of examples that stands for all of a source."""
+"""Number of examples that means all examples of a source."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The cells of one model in a run, and the number of examples of each.
+    """The cells of one model to measure in a run, and the number of examples per cell.
 
-    ``samples_per_cell`` None is the study's own number; ``samples`` gives a number by cell instead.
+    ``samples_per_cell`` None uses the study's number; ``samples`` gives numbers by cell instead.
     """
 
     model: str
@@ -65,16 +65,16 @@ class Asked:
 
 
 def sources_of(run: StudyRun, experiment: Experiment, *, known: bool = False) -> Sequence[Source]:
-    """Return the experiment's sources (``known``: also earlier ones), made once per run.
+    """Return the experiment's sources (``known``: also earlier sources), made once per run.
 
-    Documents that an experiment generates are costly, and each cell asks for its sources.
+    Generated documents are expensive, and each cell requests its sources.
     """
     make = experiment.known_sources if known else experiment.sources
     return run.once((experiment.name, known), lambda: make(run))
 
 
 def recipe_of(experiment: Experiment, source: Source, study: Study) -> Recipe:
-    """Return the recipe for the documents of ``source``: its own, if it has one."""
+    """Return the recipe for ``source``: its own, or else the experiment's."""
     return source.recipe or experiment.recipe(study)
 
 
@@ -106,16 +106,15 @@ def measure_cells(
     control: RunControl,
     on_cell: Callable[[str, Rows], None] | None = None,
 ) -> RunSummary:
-    """Make a model's missing calls, and write each finished cell's predictions.
+    """Make a model's missing calls and write each finished cell's predictions.
 
-    ``control`` without a budget gets the study's own. ``on_cell`` is called after a cell's file is
-    written, with all its rows: those of this run alone would shrink a cell that an earlier, larger
-    run has measured.
+    ``control`` without a budget gets the study's budget. ``on_cell`` is called after a cell's file
+    is written, with all its rows, including rows of earlier, larger runs.
 
     Raises:
-        StudyError: no such model, or the sample was drawn for fewer examples than asked for.
-        EngineError, BudgetError, StoreError: see ``inference.execution.measure``; what is measured
-            is kept.
+        StudyError: unknown model, or the sample has fewer examples than requested.
+        EngineError, BudgetError, StoreError: see ``inference.execution.measure``; existing answers
+            are kept.
     """
     from contextcliff_dagster.inference.execution.measure import measure
     from contextcliff_dagster.inference.telemetry import RunSummary
@@ -128,9 +127,9 @@ def measure_cells(
         if control.on_wait is not None:
             control.on_wait(f"Model {asked.model} is not asked for {experiment.name}: {why}.")
         return RunSummary(planned=0)
-    if (most := run.study.calls.concurrency) is not None:
-        entry = entry.model_copy(update={"concurrency": min(entry.concurrency, most)})
-    # A cell is finished with the last source that asks something in it.
+    if (sample_size := run.study.calls.concurrency) is not None:
+        entry = entry.model_copy(update={"concurrency": min(entry.concurrency, sample_size)})
+    # A cell is finished after the last source with questions in it.
     cells_of = [
         [cell for cell in asked.cells if source.samples.planned(cell, n)] for source in sources
     ]
@@ -146,7 +145,7 @@ def measure_cells(
     total = RunSummary(planned=0)
     for source, cells in zip(sources, cells_of, strict=True):
         if len(sources) == 1:
-            cells = list(asked.cells)  # an empty cell says into which one it was merged
+            cells = list(asked.cells)  # an empty cell names the cell into which it was merged
         if not cells:
             continue
         if asked.samples is not None:
@@ -159,17 +158,17 @@ def measure_cells(
 
 
 def _samples(run: StudyRun, experiment: Experiment, asked: Asked) -> int:
-    most = experiment.samples_per_cell(run.study)
+    limit = experiment.samples_per_cell(run.study)
     by_cell = asked.samples
     n = asked.samples_per_cell if by_cell is None else max(by_cell.values(), default=0)
-    n = n or most
-    if n > most and experiment.host is None:
+    n = n or limit
+    if n > limit and experiment.host is None:
         raise StudyError(
-            f"{n} examples a bin are asked for, but study {run.study.name!r} is sampled with "
-            f"{most}; raise sampling.samples_per_bin in the study and prepare it again (what is "
+            f"{n} examples per bin are requested, but study {run.study.name!r} is sampled with "
+            f"{limit}; raise sampling.samples_per_bin in the study and prepare it again (what is "
             "measured stays measured)."
         )
-    return min(n, most)
+    return min(n, limit)
 
 
 class PerCellLimit:
@@ -191,7 +190,7 @@ def models_left(
     cells_of: Mapping[str, Sequence[str]],
     samples_per_cell: int | None = None,
 ) -> list[str]:
-    """Return the models of ``cells_of`` (model -> cells) with calls left for `measure_cells`.
+    """Return the models of ``cells_of`` (model -> cells) with missing calls for `measure_cells`.
 
     Raises:
         StudyError: no sample is drawn.
@@ -215,13 +214,13 @@ def models_left(
 def planned_calls(
     run: StudyRun, experiment: Experiment, identity_hash: str, outcomes: Outcomes | None = None
 ) -> Iterator[PlannedCall]:
-    """Yield all calls that the experiment may have made to one serving identity.
+    """Yield all calls that the experiment may have made with one serving identity.
 
-    ``outcomes``: those that further calls follow on; the ledger's, with what was imported for the
-    study, when None.
+    ``outcomes``: earlier outcomes on which further calls depend; None: outcomes of the ledger,
+    including imports for the study.
 
     Raises:
-        StudyError: no sample is drawn, or the study was changed since.
+        StudyError: no sample is drawn, or the study has changed since.
     """
     for source in sources_of(run, experiment, known=True):
         plan = _call_plan(run, experiment, source, experiment.cells(run.study), EVERYTHING)
@@ -232,9 +231,9 @@ def planned_calls(
 def ledger_rows(
     run: StudyRun, experiment: Experiment, source: Source, model: str, cells: Sequence[str]
 ) -> Rows:
-    """Return the rows of ``experiment.predictions`` that the ledger has; no call is made.
+    """Return the rows of ``experiment.predictions`` in the ledger, without calls.
 
-    All that the source holds, however few the study asks for: a smaller run shrinks no cell.
+    Returns all rows of the source, even if the study asks for fewer: a smaller run shrinks no cell.
 
     Raises:
         StoreError: outputs were pruned.
@@ -278,11 +277,11 @@ def _call_plan(
 def spread_calls(
     run: StudyRun, experiments: Sequence[Experiment], examples: int
 ) -> list[PlannedCall]:
-    """Return the calls of so many examples, from short to long: one of each cell, evenly spread
-    over the cells; further ones of a cell where there are fewer cells than examples.
+    """Return calls of ``examples`` examples, from short to long, spread evenly over the cells: one
+    per cell, or several if there are fewer cells than examples.
 
-    All replicates of an example are there. The keys are of no serving identity, and of a
-    conversation only the first question is there.
+    Includes all replicates of an example, but only the first question of a conversation. The keys
+    belong to no serving identity.
 
     Raises:
         StudyError: no sample is drawn.
@@ -304,8 +303,8 @@ def spread_calls(
 
 
 def _spread(cells: int, examples: int) -> list[tuple[int, int]]:
-    """Places of cells, each with the rank of an example in it, in order: one is of the shortest
-    cell, two are of the shortest and the longest, and so on."""
+    """Return places of cells with the rank of an example in each, in order: one example is in the
+    shortest cell, two are in the shortest and the longest, etc."""
     if not cells:
         return []
     whole, rest = divmod(examples, cells)
@@ -327,14 +326,14 @@ _LOOKED_AT = ("call_key", "no_answer", "extra")
 
 
 PAY_AGAIN = "CONTEXTCLIFF_PAY_AGAIN"
-"""Set to 1: go on without these answers."""
+"""Environment variable: set to 1 to continue without answers that the ledger has lost."""
 
 
 def lost_keys(ledger: Ledger, study: str, files: Iterable[Path], *, own: bool = True) -> set[str]:
-    """Return the calls with an outcome in files of predictions and none in the ledger.
+    """Return the calls with an outcome in prediction files but not in the ledger.
 
-    What was imported stands for what was imported alone, or where the answers are not the ledger's
-    ``own`` (`is_own`). No text is read. Damaged files hold nothing that can be lost.
+    Imported outcomes replace only imported answers, unless the answers are not the ledger's ``own``
+    (`is_own`). Reads no texts. Damaged files have nothing left to lose.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -348,21 +347,21 @@ def lost_keys(ledger: Ledger, study: str, files: Iterable[Path], *, own: bool = 
                 rows = file.read(columns=names)
         except (pa.ArrowException, OSError):
             continue
-        # Calls without an answer are asked again anyway, and were not paid for.
+        # Calls without an answer were not paid for and are asked again anyway.
         unpaid = pa.array(["transport_error", "context_overflow"])
         rows = rows.filter(pc.invert(pc.is_in(rows["no_answer"], unpaid)))
         keys.update(rows["call_key"].to_pylist())
         if "extra" in names:
             foreign = pc.match_substring(rows["extra"], f'"{ORIGIN}"')
             imported.update(rows["call_key"].filter(foreign).to_pylist())
-    measured = keys - imported if own else set()
-    others = keys - measured
-    return (measured - ledger.answered(measured)) | (others - ledger.answered(others, study))
+    paid = keys - imported if own else set()
+    others = keys - paid
+    return (paid - ledger.answered(paid)) | (others - ledger.answered(others, study))
 
 
 def is_own(study: str, store: Store, ledger: Ledger) -> bool:
-    """Whether the study's answers in ``store`` were measured through ``ledger``: its id is noted
-    beside them. Where there is none yet, it is now."""
+    """Return whether ``ledger`` measured the study's answers in ``store``, by the ledger id noted
+    beside them; note the id if there is none."""
     known, file = None, store.ledger_note(study)
     with suppress(OSError, ValueError, KeyError, TypeError):
         known = str(json.loads(file.read_bytes())["ledger"])
@@ -373,34 +372,34 @@ def is_own(study: str, store: Store, ledger: Ledger) -> bool:
 
 
 def require_known_answers(run: StudyRun, experiment: Experiment, models: Iterable[str]) -> None:
-    """Refuse to measure, and pay, while the store has answers that the ledger has lost.
+    """Raise StoreError while the store has answers that the ledger has lost.
 
-    Looked at are the campaign of ``run`` and those that the ledger has never heard of.
+    Checks the campaign of ``run`` and campaigns unknown to the ledger.
 
     Raises:
-        StoreError: it has such answers of one of ``models``; not where ``CONTEXTCLIFF_PAY_AGAIN``
-            is 1.
+        StoreError: it has lost answers of one of ``models``, and ``CONTEXTCLIFF_PAY_AGAIN`` is
+            not 1.
     """
     from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
 
     study = run.study.name
-    known = {slug(c.name) for c in list_campaigns(run.ledger, study)} - {slug(run.campaign)}
+    names = {slug(c.name) for c in list_campaigns(run.ledger, study)} - {slug(run.campaign)}
     folder = run.store.study_dir(study) / experiment.predictions.name
-    parts = [part for part in folder.glob("campaign=*") if part.name[9:] not in known]
-    wanted = {f"model={slug(model)}" for model in models}
+    parts = [part for part in folder.glob("campaign=*") if part.name[9:] not in names]
+    wanted_models = {f"model={slug(model)}" for model in models}
     require_kept(
         run,
         [
             file
             for part in parts
             for file in part.glob("model=*/bin=*/*.parquet")
-            if file.parent.parent.name in wanted
+            if file.parent.parent.name in wanted_models
         ],
     )
 
 
 def require_kept(run: StudyRun, files: Iterable[Path]) -> None:
-    """Raises StoreError where ``files`` hold answers that the ledger has lost; see above."""
+    """Raise StoreError if ``files`` hold answers that the ledger has lost."""
     if os.environ.get(PAY_AGAIN, "").strip() not in ("", "0"):
         return
     study = run.study.name

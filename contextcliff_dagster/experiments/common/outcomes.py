@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CheckSpec:
-    """A condition that must hold before a result is believed.
+    """A condition that a result must meet.
 
-    ``of``: whether records or results are checked. ``blocking``: a failure ends the run.
+    ``of``: whether it checks records or results. ``blocking``: whether a failure ends the run.
     """
 
     name: str
@@ -25,10 +25,10 @@ class CheckSpec:
 
 @dataclass(frozen=True)
 class CheckOutcome:
-    """The outcome of a check. ``error``: a failure is an error, not a warning.
+    """The outcome of a check. ``error``: whether a failure is an error or a warning.
 
-    ``passed`` is None where there is nothing to judge: the check is skipped, with the reason.
-    ``values``: numbers and texts to show with it. ``rows``: tables to show, by name.
+    ``passed`` is None if there is nothing to judge: the check is skipped, with a reason.
+    ``values``: numbers and texts to show. ``rows``: tables to show, by name.
     """
 
     name: str
@@ -41,9 +41,9 @@ class CheckOutcome:
 
 @dataclass(frozen=True)
 class Alarm:
-    """An alert for the study's channels, sent once for each ``subjects`` of a campaign.
+    """An alert for the study's channels, sent once per campaign and ``subjects``.
 
-    ``event`` names it for programs, ``sentence`` says it, ``details`` are JSON-ready.
+    ``event``: name for programs; ``sentence``: text for people; ``details``: JSON-ready.
     """
 
     event: str
@@ -57,9 +57,8 @@ class Alarm:
 class Analysis:
     """The conclusions of an experiment from one campaign.
 
-    ``results``: one per model (or one for all), of the experiment's `Experiment.result`.
-    ``checks``: the outcomes of those checks that are ``of="result"``. ``alarm``: what the alert
-    channels get.
+    ``results``: one per model (or one for all), of type `Experiment.result`. ``checks``: outcomes
+    of the checks with ``of="result"``. ``alarm``: the alert for the channels, if any.
     """
 
     results: Sequence[Any]

@@ -1,7 +1,7 @@
-"""From a corpus to the frozen manifest; each step is skipped where its result is still valid.
+"""Preparation from a corpus to the frozen manifest; steps with a valid result are skipped.
 
-A frozen manifest that was drawn for the study's specification makes the corpus needless: then no
-source is opened, and the summaries come from the manifest's own header.
+A frozen manifest drawn for the study's specification makes the corpus unnecessary: then no source
+is opened, and the summaries come from the manifest's header.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 def find_frozen(study: Study, store: Store) -> Manifest | None:
-    """Return the manifest on disk if drawn for this specification with enough examples.
+    """Return the stored manifest if drawn for this specification with enough examples.
 
     Raises:
         StoreError: it is damaged.
@@ -57,22 +57,22 @@ def find_frozen(study: Study, store: Store) -> Manifest | None:
     if manifest is None:
         return None
     header, reread = manifest.header, _read_json(_reread_note(study, store))
-    same = header.get("spec_hash") == study.manifest_spec_hash()
+    is_current = header.get("spec_hash") == study.manifest_spec_hash()
     enough = int(header.get("samples_per_bin", 0)) >= study.sampling.samples_per_bin
     current = reread is None or reread.get("fingerprint") == header["corpus"]["fingerprint"]
-    return manifest if same and enough and current else None
+    return manifest if is_current and enough and current else None
 
 
 def as_drawn(study: Study, store: Store) -> Study:
-    """Limit the study to its frozen sample's examples per bin; raises like `find_frozen`."""
+    """Limit the study to its frozen sample's examples per bin; raise like `find_frozen`."""
     manifest = _on_disk(study, store)
-    asked = study.sampling.samples_per_bin
-    drawn = asked if manifest is None else int(manifest.header.get("samples_per_bin", asked))
-    return study.with_samples(drawn) if drawn < asked else study
+    per_bin = study.sampling.samples_per_bin
+    drawn = per_bin if manifest is None else int(manifest.header.get("samples_per_bin", per_bin))
+    return study.with_samples(drawn) if drawn < per_bin else study
 
 
 def _on_disk(study: Study, store: Store) -> Manifest | None:
-    """The study's manifest, whatever it was drawn for."""
+    """Return the study's stored manifest, for any specification."""
     folder = store.manifest_dir(study.name)
     stamps = tuple(_stamp(folder / name) for name in MANIFEST_FILES)
     return None if stamps[0] is None else _verified(folder, stamps)
@@ -80,7 +80,7 @@ def _on_disk(study: Study, store: Store) -> Manifest | None:
 
 @lru_cache(maxsize=2)
 def _verified(folder: Path, stamps: tuple[object, ...]) -> Manifest:
-    """Proven against its hashes once per process and version of the files: a run asks often."""
+    """Return the manifest, verified against its hashes once per process and file version."""
     del stamps
     return load_manifest(folder)
 
@@ -96,7 +96,7 @@ def load_frozen(study: Study, store: Store) -> Manifest:
     """Return the frozen manifest.
 
     Raises:
-        StudyError: there is none, or the study was changed since it was drawn, or has no corpus.
+        StudyError: there is no manifest, the study changed since it was drawn, or has no corpus.
         StoreError: it is damaged.
     """
     require_length_profile(study)
@@ -113,8 +113,8 @@ def load_frozen(study: Study, store: Store) -> Manifest:
 def prepare_corpus(study: Study, store: Store, *, reread: bool = False) -> CorpusSummary:
     """Read the corpus and write it as Parquet, unless the frozen manifest suffices.
 
-    With ``reread`` the source is opened in any case, and a manifest drawn from other bytes is no
-    longer reused.
+    With ``reread`` the source is always opened, and a manifest drawn from other bytes is not
+    reused.
 
     Raises:
         CorpusError: the source is missing or malformed.
@@ -131,17 +131,17 @@ def prepare_corpus(study: Study, store: Store, *, reread: bool = False) -> Corpu
         summary = read_summary(folder)
     if summary is None or summary.fingerprint != corpus.fingerprint():
         summary = materialize_corpus(corpus, folder)
-    # The source was opened: notes of an earlier reading no longer count.
+    # The source was opened, so notes of an earlier reading are obsolete.
     if reread or _reread_note(study, store).exists():
         write_json(_reread_note(study, store), {"fingerprint": summary.fingerprint})
     return summary
 
 
 def prepare_length_map(study: Study, store: Store) -> LengthMapSummary:
-    """Count the corpus's tokens, unless that is done or needless.
+    """Count the corpus's tokens, unless done already or unnecessary.
 
     Raises:
-        StudyError: there is no such tokenizer.
+        StudyError: the tokenizer does not exist.
         StoreError: the corpus was not materialized.
     """
     from contextcliff_dagster.sampling.length_map import LengthMapSummary, build_length_map
@@ -157,7 +157,7 @@ def prepare_length_map(study: Study, store: Store) -> LengthMapSummary:
         if summary.tokenizer_fingerprint == tokenizer.fingerprint:
             return summary
     summary = build_length_map(corpus_dir(study, store), tokenizer, path)
-    # Written after the map, as the sign that it is complete.
+    # Written after the map, to mark it as complete.
     write_json(note, {"corpus": corpus, "summary": asdict(summary)})
     return summary
 
@@ -173,9 +173,9 @@ def prepare_audit(study: Study, store: Store) -> dict[str, Any]:
     from contextcliff_dagster.sampling.audit import Requirements, audit_lengths
 
     if (frozen := find_frozen(study, store)) is not None:
-        if (kept := _read_json(_kept_audit(study, store))) is not None:
-            return dict(kept)
-        # It was deleted: what is left to audit is the sample.
+        if (stored_audit := _read_json(_kept_audit(study, store))) is not None:
+            return dict(stored_audit)
+        # The map was deleted: only the sample is left to audit.
         lengths = frozen.examples.select(LENGTH_MAP.column_names)
         questions = iter(frozen.examples.select(list(QUESTIONS)).to_batches(max_chunksize=8_192))
     else:
@@ -195,17 +195,17 @@ def prepare_audit(study: Study, store: Store) -> dict[str, Any]:
         manufactured=account.get("manufactured"),
         cautions=account.get("cautions", ()),
     )
-    # Through JSON and back: the same object as one that was kept.
+    # Round trip through JSON, to equal a stored audit.
     as_kept: dict[str, Any] = json.loads(json.dumps(asdict(audit)))
     return as_kept
 
 
 @lean_arrow()
 def freeze_manifest(study: Study, store: Store) -> Manifest:
-    """Return the frozen manifest, drawn if there is none for this specification.
+    """Return the frozen manifest, drawing it if none exists for this specification.
 
     Raises:
-        CorpusError: the corpus does not support the study; the sentence is the audit's advice.
+        CorpusError: the corpus does not support the study; the message has the audit's advice.
         StoreError: corpus or length map were not made, or the manifest cannot be written.
     """
     if (frozen := find_frozen(study, store)) is not None:
@@ -220,7 +220,7 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
         "spec_hash": study.manifest_spec_hash(),
         "samples_per_bin": study.sampling.samples_per_bin,
         "corpus": read_summary(corpus_dir(study, store)).to_dict(),
-        # Not the counter: another library version with the same counts draws the same sample.
+        # Without the counter: another library version with the same counts draws the same sample.
         "lengths": asdict(replace(prepare_length_map(study, store), counted_by="")),
     }
     manifest = draw_manifest(
@@ -233,12 +233,12 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
         _locate if study.corpus.of_ones_own else None,
     )
     folder = store.manifest_dir(study.name)
-    # Next to the manifest, not in it: its windows depend on the models, the sample does not.
+    # Next to the manifest, not in it: the audit depends on the models, the sample does not.
     write_json(_kept_audit(study, store), audit)
     keep_file_list(study, store, corpus_dir(study, store), length_map_file(study, store))
     store.mark()
     save_manifest(manifest, folder)
-    del manifest  # one copy of the texts at a time
+    del manifest  # keep only one copy of the texts in memory
     return load_frozen(study, store)
 
 
@@ -249,7 +249,7 @@ def _locate(text: str, accepted: Sequence[Sequence[str]]) -> list[float | None]:
 
 
 def lengths_version(study: Study, store: Store, lengths: LengthMapSummary) -> str:
-    """Return the length map's data version: the texts counted, and the vocabulary."""
+    """Return the length map's data version, from the texts counted and the vocabulary."""
     both = f"{_corpus(study, store).fingerprint} {lengths.tokenizer_fingerprint}"
     return hashlib.sha256(both.encode()).hexdigest()
 
@@ -267,12 +267,12 @@ def _kept_audit(study: Study, store: Store) -> Path:
 
 
 def _reread_note(study: Study, store: Store) -> Path:
-    """The note of the corpus's fingerprint when the user last asked to read it again."""
+    """Return the path of the corpus's fingerprint at the last forced reading."""
     return store.preparation_dir(study.name) / "reread.json"
 
 
 def _corpus(study: Study, store: Store) -> CorpusSummary:
-    """The corpus by the frozen manifest, else as it was materialized."""
+    """Return the corpus summary from the frozen manifest, or else as materialized."""
     if (frozen := find_frozen(study, store)) is not None:
         return CorpusSummary(**frozen.header["corpus"])
     return read_summary(corpus_dir(study, store))

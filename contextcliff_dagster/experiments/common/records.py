@@ -1,4 +1,4 @@
-"""Scored records of a campaign: judged, written by model and cell, read, and checked."""
+"""Scored records of a campaign: scoring, writing by model and cell, reading, and checks."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from contextcliff_dagster.scoring.evaluate import ScoringRules
 
 FEWEST_FILES = 20
-"""Fewer are read as quickly one by one."""
+"""Least number of files worth a combined copy; fewer are read as quickly one by one."""
 _INDEX = b"contextcliff.partitions"
 _Stamp = tuple[int, int, int]
 
 
 def read_record_table(table: Table, study: Study, store: Store, campaign: str) -> pa.Table:
-    """Return all records of a campaign; raises like `Experiment.read_record_table`."""
+    """Return all records of a campaign; raise like `Experiment.read_record_table`."""
     import pyarrow as pa
 
     files = table_files(store, table, study.name, campaign)
@@ -54,16 +54,16 @@ def read_record_table(table: Table, study: Study, store: Store, campaign: str) -
             f"Study {study.name!r} has no {table.name.replace('_', ' ')} in campaign {campaign} "
             f"yet; run `contextcliff report {study.name}`."
         )
-    kept = RecordsAtOnce(store, table, study.name, campaign)
-    return pa.concat_tables(kept.read(file) for file in files)
+    copy = RecordsAtOnce(store, table, study.name, campaign)
+    return pa.concat_tables(copy.read(file) for file in files)
 
 
 class RecordsAtOnce:
-    """The records of one campaign, from a copy of all, else from their files.
+    """The records of one campaign, read from a combined copy or from their files.
 
     Opening a Parquet file takes milliseconds, and a campaign of 50 models and 20 bins has 1,000.
-    The copy knows each file by its stamp (time, size, inode); a file written since is read itself.
-    It can be deleted at any time. ``read_alone``: how many files were opened.
+    The copy identifies each file by its stamp (time, size, inode); a file written since is opened.
+    The copy can be deleted at any time. ``read_alone``: number of files opened.
     """
 
     def __init__(self, store: Store, table: Table, study: str, campaign: str) -> None:
@@ -77,7 +77,7 @@ class RecordsAtOnce:
         """Return the records in ``path``, one of the campaign's files.
 
         Raises:
-            StoreError: it is missing or damaged.
+            StoreError: the file is missing or damaged.
         """
         _, at, rows, _ = self._index.get(self._name(path), (None, 0, 0, None))
         if self._copy is not None and self._has(path):
@@ -86,11 +86,11 @@ class RecordsAtOnce:
         return read_table(path, self._table)
 
     def made_from(self, path: Path) -> str | None:
-        """Return the sources of ``path`` noted by `store.write_table`; None where unknown."""
+        """Return the sources of ``path`` noted by `store.write_table`; None if unknown."""
         return self._index[self._name(path)][3] if self._has(path) else _noted(path)
 
     def keep(self, files: Sequence[Path]) -> None:
-        """Rewrite the copy unless it holds exactly these ``files``, unchanged.
+        """Rewrite the copy unless it already holds exactly these ``files``, unchanged.
 
         Raises:
             StoreError: a file is damaged, or the copy cannot be written.
@@ -106,7 +106,7 @@ class RecordsAtOnce:
             return
         index, tables, at = {}, [], 0
         for name, path in zip(names, files, strict=True):
-            # The stamp first: rows written after it do not pass for rows read.
+            # Stamp first, so that rows written later do not count as read.
             stamp, made_from, records = _stamp(path), self.made_from(path), self.read(path)
             index[name] = (stamp, at, records.num_rows, made_from)
             tables.append(records)
@@ -129,7 +129,7 @@ class RecordsAtOnce:
                 }
                 copy = validate(file.read(), self._table, str(self._path))
         except (OSError, pa.ArrowException, LookupError, ValueError, TypeError, StoreError):
-            return  # none yet, or of another version, or damaged
+            return  # missing, damaged, or of another version
         if sum(rows for _, _, rows, _ in index.values()) == copy.num_rows:
             self._index, self._copy = index, copy
 
@@ -142,10 +142,10 @@ class RecordsAtOnce:
 
 
 def read_records(study: Study, store: Store, campaign: str) -> pd.DataFrame:
-    """Return the evaluation records of a campaign; raises like `read_record_table`.
+    """Return the evaluation records of a campaign; raise like `read_record_table`.
 
-    Answers that an earlier version of the scorers scored are scored again, and nothing is written:
-    two campaigns are compared by one rule.
+    Scores by an earlier version of the scorers are recomputed but not written, so that two
+    campaigns are compared by the same rule.
     """
     from contextcliff_dagster.scoring import SCORER_VERSION
 
@@ -157,8 +157,8 @@ def read_records(study: Study, store: Store, campaign: str) -> pd.DataFrame:
 
 
 def _scored_again(table: pa.Table, study: Study, store: Store) -> pa.Table:
-    """The records, older ones scored by the present scorers; those whose output was pruned, or
-    whose example is no longer in the sample, as they are."""
+    """Return the records with older ones rescored, except those whose output was pruned or whose
+    example is no longer in the sample."""
     from contextcliff_dagster.experiments.common.measurement import EVERYTHING
     from contextcliff_dagster.experiments.common.preparation import find_frozen
     from contextcliff_dagster.scoring import SCORER_VERSION
@@ -187,9 +187,9 @@ def _scored_again(table: pa.Table, study: Study, store: Store) -> pa.Table:
 
 
 def record_rows(records: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return rows with None for unknown values, where pandas has NaN in columns of numbers."""
-    known = records.astype(object).where(records.notna(), None)
-    return [dict(zip(known.columns, row, strict=True)) for row in known.itertuples(index=False)]
+    """Return rows with None for unknown values, for which pandas has NaN in number columns."""
+    valid = records.astype(object).where(records.notna(), None)
+    return [dict(zip(valid.columns, row, strict=True)) for row in valid.itertuples(index=False)]
 
 
 def _stamp(path: Path) -> _Stamp | None:
@@ -231,7 +231,7 @@ def score_by_answers(experiment: Experiment, run: StudyRun, source: Source, rows
 
 
 def scoring_rules(study: Study, recipe: Recipe) -> ScoringRules:
-    """Return the scoring rules of ``study`` for answers to requests of ``recipe``."""
+    """Return the scoring rules of ``study`` for answers to requests by ``recipe``."""
     from contextcliff_dagster.scoring.evaluate import ScoringRules
 
     return ScoringRules(
@@ -246,7 +246,7 @@ def scoring_rules(study: Study, recipe: Recipe) -> ScoringRules:
 
 
 def examples_of(source: Source, cells: tuple[str, ...]) -> dict[str, Example]:
-    """Return the examples of a source by their id."""
+    """Return the examples of a source by id."""
     return {
         sample.example.example_id: sample.example
         for cell in cells
@@ -255,10 +255,10 @@ def examples_of(source: Source, cells: tuple[str, ...]) -> dict[str, Example]:
 
 
 def score_campaign(run: StudyRun, experiment: Experiment) -> None:
-    """Score every answer of the campaign in the ledger, for all models, and write the records.
+    """Score all answers of the campaign in the ledger and write the records.
 
-    Sources that the study asks no longer are scored, too. Records whose outputs were pruned stay as
-    they were judged.
+    Includes sources that the study no longer asks. Records whose outputs were pruned keep their
+    scores.
 
     Raises:
         StoreError: a table cannot be written.
@@ -285,7 +285,7 @@ def score_campaign(run: StudyRun, experiment: Experiment) -> None:
 
 
 MISSING_SHARE_LIMIT = 0.05
-"""More unanswered calls than this could move a mean by more than its interval shows."""
+"""Largest share of unanswered calls; more could move a mean beyond its interval."""
 
 _SCORES = ("score", "em", "f1", "contained")
 _COLUMNS = list(dict.fromkeys(("model", "failure", *_SCORES, *TRUNCATION_COLUMNS)))
@@ -309,7 +309,7 @@ def check_records(study: Study, records: pa.Table) -> list[CheckOutcome]:
     rows: list[dict[str, Any]] = records.select(_COLUMNS).to_pylist()
     unscored = {tag.value for tag in UNSCORED_TAGS}
     missing = [row for row in rows if row["failure"] in unscored]
-    # A document beyond the window is a property of the model, reported as such, not an accident.
+    # A document beyond the window is a limit of the model, reported elsewhere, not a failure.
     lost = [row for row in missing if row["failure"] != "context_overflow"]
     share = len(lost) / len(rows)
     wrong = [row for row in missing if any(row[name] is not None for name in _SCORES)]
@@ -334,7 +334,7 @@ def check_records(study: Study, records: pa.Table) -> list[CheckOutcome]:
 
 def _check_truncation(study: Study, rows: Sequence[Mapping[str, Any]]) -> CheckOutcome:
     every = truncations(rows)
-    # Models no longer in the study are left out: removing one is a way to go on.
+    # Models no longer in the study are left out: removing a model is a way to continue.
     cut = [model for model in every if model.too_many and model.model in study.models]
     why = " ".join(refusal(model, study.name) for model in cut)
     return CheckOutcome(

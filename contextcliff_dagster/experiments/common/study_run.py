@@ -1,4 +1,4 @@
-"""One campaign of one study in one store: what every step of an experiment works on."""
+"""One campaign of one study in one store: the input of every step of an experiment."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ Made = TypeVar("Made")
 
 
 TICK_NAME = "%Y-%m-%dT%H%M"
-"""Names of campaigns that a schedule begins: its tick in UTC."""
+"""Format of the names of scheduled campaigns: the schedule's tick in UTC."""
 
 
 @dataclass(frozen=True)
 class StudyRun:
     """A study, its store, the store's open call ledger, and the selected campaign.
 
-    ``with_answers``: its report may hold questions and answers.
+    ``with_answers``: whether its report may include questions and answers.
     """
 
     study: Study
@@ -54,50 +54,50 @@ class StudyRun:
     def open(
         cls, study: Study, store: Store, campaign: str | None = None, *, to_read: bool = False
     ) -> Iterator[StudyRun]:
-        """Open the ledger for a while; ``campaign``, and what is raised, as in `campaign_of`.
+        """Open the ledger for the context; ``campaign`` and errors are as in `campaign_of`.
 
-        The study cannot be renamed meanwhile. ``to_read``: the store may be in a folder where
-        nothing can be written.
+        The study cannot be renamed meanwhile. ``to_read``: only reads, so the store's folder may
+        be read-only.
         """
         with study_used(store, study.name), open_ledger(store, to_read=to_read) as ledger:
             yield cls(study, store, ledger, campaign_of(ledger, study, campaign))
 
     @cached_property
     def manifest(self) -> Manifest:
-        """Return the frozen sample; raises like `preparation.load_frozen`."""
+        """Return the frozen sample; raise like `preparation.load_frozen`."""
         from contextcliff_dagster.experiments.common.preparation import load_frozen
 
         return load_frozen(self.study, self.store)
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """Return the value of ``make``, called once per key and kept with the run."""
+        """Return the value of ``make``, called once per key and cached in the run."""
         if key not in self._made:
             self._made[key] = make()
         made: Made = self._made[key]
         return made
 
     def measured_models(self) -> list[str]:
-        """Return the models with calls in this campaign, the study's own first and in its order."""
+        """Return the models with calls in this campaign, the study's models first, in order."""
         models = self.ledger.measured_models(self.study.name, self.campaign)
         return in_order(self.study, models)
 
     def identified_models(self) -> list[str]:
         """Return the models with a serving identity in this campaign, by name.
 
-        More than those with calls: answers that another study paid are shared.
+        These may include models without calls, because answers paid by another study are shared.
         """
         return self.ledger.identified_models(self.study.name, self.campaign)
 
 
 def origins_of(run: StudyRun, records: pd.DataFrame) -> dict[str, int]:
-    """Return archive -> the number of a model's answers that come from it."""
+    """Return archive -> number of a model's answers from it."""
     read_for = run.ledger.reads_for(run.study.name, run.campaign, records["model"].iloc[0])
     known = run.ledger.origins(records["call_key"].dropna(), read_for)
     return dict(Counter(records["call_key"].map(known).dropna()))
 
 
 def origin_lines(run: StudyRun, records: pd.DataFrame) -> list[str]:
-    """Return a sentence for each archive that answers of a model come from."""
+    """Return a sentence for each archive with answers of a model."""
     from contextcliff_dagster.inference.ledger.queries import UNRECORDED
 
     lines: list[str] = []
@@ -113,7 +113,7 @@ def origin_lines(run: StudyRun, records: pd.DataFrame) -> list[str]:
 
 
 def guest_origins(run: StudyRun, guest: Experiment, model: str) -> list[str]:
-    """Return `origin_lines` for a model's answers to a guest of the study's experiment."""
+    """Return `origin_lines` for a model's answers in a guest experiment."""
 
     names = (run.store, guest.records, run.study.name, run.campaign, slug(model))
     tables = [read_table(file, guest.records) for file in table_files(*names)]
@@ -135,7 +135,7 @@ def context_of(
 ) -> ProfileContext:
     """Return the context of a model's ``records``.
 
-    Its time is that of the last answer: the same records give the same result, whenever it is made.
+    Its time is the time of the last answer, so the same records always give the same result.
     """
     from contextcliff_dagster.analysis.bin_statistics import ProfileContext
 
@@ -169,7 +169,7 @@ def open_ledger(store: Store, *, to_read: bool = False) -> Ledger:
 
 
 def _is_tick(study: Study, campaign: str) -> bool:
-    """Whether the study's schedule names a campaign so; its run begins it with the first call."""
+    """Return whether ``campaign`` has a scheduled name; its run begins it with the first call."""
     if study.schedule is None:
         return False
     try:
@@ -180,10 +180,10 @@ def _is_tick(study: Study, campaign: str) -> bool:
 
 
 def campaign_of(ledger: Ledger, study: Study, campaign: str | None = None) -> str:
-    """Return ``campaign``, or the study's current one; no campaign is begun.
+    """Return ``campaign``, or the study's current campaign; no campaign is begun.
 
     Raises:
-        StudyError: ``campaign`` is named but was never begun: a misspelt one would measure, and
+        StudyError: ``campaign`` is named but was never begun: a misspelt name would measure, and
             pay for, everything again.
     """
     from contextcliff_dagster.inference.ledger.campaigns import current_campaign, list_campaigns
@@ -193,9 +193,9 @@ def campaign_of(ledger: Ledger, study: Study, campaign: str | None = None) -> st
     begun = list_campaigns(ledger)
     known = [entry.name for entry in begun if entry.study == study.name]
     today = datetime.now(UTC).date()
-    # A run names its study's first campaign as it starts; its steps may come after midnight.
+    # A run names its study's first campaign at the start; later steps may run after midnight.
     first = {today.isoformat(), (today - timedelta(days=1)).isoformat()}
-    # Under another study's campaign name, it shares the answers to common questions.
+    # With another study's campaign name, it shares the answers to common questions.
     first |= {entry.name for entry in begun}
     if campaign not in (known or first) and not _is_tick(study, campaign):
         raise StudyError(

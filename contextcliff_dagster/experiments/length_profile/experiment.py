@@ -1,4 +1,4 @@
-"""The length profile: the score over the natural length of documents, and where it falls."""
+"""The length profile: the score by natural document length, and where it drops."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def plan_rounds(
 ) -> dict[str, Round]:
     """Plan the next round for each model of ``study``, in the study's order.
 
-    Each bin gives at most what the study samples. Records that cannot be read count as none: what
-    they were made of is in the ledger, and asking for it again costs nothing.
+    Each bin has at most the study's samples. Unreadable records count as missing: their answers are
+    in the ledger, and asking again costs nothing.
     """
     from contextcliff_dagster.analysis.design.allocation import plan_round
     from contextcliff_dagster.analysis.records import Documents, clean_records
@@ -64,7 +64,7 @@ def plan_rounds(
     records = None
     with suppress(StoreError):  # none is written yet
         records = read_records(study, store, campaign)
-        with open_ledger(store, to_read=True) as ledger:  # what was only imported is asked for, too
+        with open_ledger(store, to_read=True) as ledger:  # imported answers are asked for again
             keys = records["call_key"]
             foreign = ledger.imported(keys, study.name).keys() - ledger.answered(keys)
         records = records[~keys.isin(foreign)]
@@ -76,7 +76,7 @@ def plan_rounds(
         asked: dict[str, int] = {}
         documents = nothing
         if records is not None:
-            # Answers to another sample or request are no part of this one.
+            # Answers to another sample or request do not count.
             current = records["example_id"].isin(bin_of) & (records["recipe_hash"] == recipe)
             rows = records[current & (records["model"] == model)]
             if len(rows):
@@ -90,7 +90,7 @@ def plan_rounds(
 def next_rounds(
     study: Study, store: Store, manifest: Manifest, campaign: str
 ) -> dict[str, dict[str, Any]]:
-    """Return the plans of a study with a section `targeted`, JSON-ready, each with its ``why``.
+    """Return JSON-ready plans for a study with a section `targeted`, each with a reason ``why``.
 
     Empty for any other study.
     """
@@ -121,7 +121,7 @@ CHECKS = (
         of="result",
     ),
 )
-"""Conditions that must hold before a length profile is believed."""
+"""Conditions that a length profile must meet."""
 
 
 class LengthProfile(Experiment):
@@ -194,7 +194,7 @@ class LengthProfile(Experiment):
         )
 
     def write_results(self, run: StudyRun, analysis: Analysis) -> None:
-        """Do nothing: each profile is written as soon as it is made (`profile_campaign`)."""
+        """Do nothing: `profile_campaign` writes each profile when it is made."""
 
     def read_results(self, run: StudyRun) -> Sequence[Cliffs]:
         from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
@@ -217,7 +217,7 @@ class LengthProfile(Experiment):
 
 
 def check_plateau(cliffs: Sequence[Cliffs]) -> CheckOutcome:
-    """Return whether each model has a baseline high enough to show a drop."""
+    """Check that each model has a baseline high enough to show a drop."""
     baselines = {result.model: result.baseline.mean for result in cliffs}
     low = {m: mean for m, mean in baselines.items() if mean is None or mean < PLATEAU_FLOOR}
     why = "; ".join(
@@ -233,10 +233,10 @@ def check_plateau(cliffs: Sequence[Cliffs]) -> CheckOutcome:
 
 
 def check_shrink(regression: Regression, page: Path | None = None) -> CheckOutcome:
-    """Return whether every model was judged and none is worse than in the baseline.
+    """Check that every model was judged and none is worse than in the baseline.
 
-    Skipped where there is no other campaign to compare with. ``page``: where the comparison is
-    shown.
+    Skipped if there is no other campaign to compare with. ``page``: path of the comparison's
+    page.
     """
     if regression.baseline in (None, regression.campaign):
         return CheckOutcome("no_shrink", None, regression.sentence)
@@ -259,7 +259,7 @@ def check_shrink(regression: Regression, page: Path | None = None) -> CheckOutco
 
 
 def shrink_alarm(regression: Regression) -> Alarm | None:
-    """Return the alert for the channels; None where no model has become worse."""
+    """Return the alert for the channels; None if no model has become worse."""
     if not regression.shrunk:
         return None
     return Alarm(

@@ -1,4 +1,4 @@
-"""Profiles and reports from records: cheap, and made again at any time."""
+"""Profiles and reports from records; they can be rebuilt cheaply at any time."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def floor_sections(
 ) -> list[Section]:
     """Return sections of wrong answers to the shortest documents, per model at the floor.
 
-    Without ``with_answers``: the command that shows them.
+    Without ``with_answers``, they give the command that shows the answers.
     """
     secrets = secrets_of(os.environ)
 
@@ -120,10 +120,10 @@ SCORES = ("em", "f1", "contained")
 def other_scores(
     records: pd.DataFrame, bins: Sequence[BinResult], settings: AnalysisSettings, primary: str
 ) -> dict[str, list[BinMean]]:
-    """Return score -> its means in ``bins``, with intervals over documents as the primary's.
+    """Return score -> its means in ``bins``, with intervals over documents as for the primary.
 
-    ``records``: EVAL_RECORDS of one model; those of `SCORES` that they have and that are not
-    ``primary`` are given. Bins are by length, replicates averaged.
+    ``records``: EVAL_RECORDS of one model. Covers the `SCORES` in them except ``primary``. Bins are
+    by length, and replicates are averaged.
     """
     by_score = {}
     starts = [b.edge_low for b in bins]
@@ -160,8 +160,8 @@ def profile_campaign(
 ) -> list[ModelProfile]:
     """Analyse each model's records and write its ``metrics.json`` and ``cliffs.json``.
 
-    Models in the study's order, then others measured in the same campaign. What was profiled of
-    another sample or request is removed.
+    Models come in the study's order, then others measured in the campaign. Profiles of another
+    sample or request are removed.
 
     Raises:
         StoreError: there are no records.
@@ -174,7 +174,7 @@ def profile_campaign(
 
     study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
     entries, copied = load_models(), _copied(manifest)
-    manifest.forget_documents()  # a vocabulary needs memory, and so does the analysis
+    manifest.forget_documents()  # free the vocabulary before the analysis, which needs memory
     records = with_prompt_overhead(study, manifest, records)
     account = manifest.header["corpus"].get("account", {})
     profiles = []
@@ -236,13 +236,12 @@ def profile_campaign(
 def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFiles:
     """Write the campaign's report over all its models.
 
-    ``sections``: those of other experiments of the study, shown after its own. Notes give the
-    design's error rates where they were simulated (`contextcliff calibrate`), and name earlier caps
-    by another method or other scorers, and the models left out because they were measured with
-    another sample or request.
+    ``sections``: sections of the study's other experiments, shown last. Notes give the design's
+    error rates if simulated (`contextcliff calibrate`), and name earlier caps by another method or
+    other scorers, and models left out because they were measured with another sample or request.
 
     Raises:
-        StoreError: nothing is profiled yet, or the report cannot be written.
+        StoreError: no model is profiled yet, or the report cannot be written.
     """
     from contextcliff_dagster.reporting.kv import policy_sections
     from contextcliff_dagster.reporting.report_files import write_report
@@ -271,7 +270,7 @@ def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFi
 
 
 def _evidence(run: StudyRun, cliffs: Sequence[Cliffs], records: pd.DataFrame) -> Evidence:
-    """Other scores of each bin, and the answers where the run shows them."""
+    """Return other scores of each bin, and the answers if the run shows them."""
     from contextcliff_dagster.experiments.common.answers import read_answers
     from contextcliff_dagster.reporting.html.payload import Evidence
 
@@ -290,7 +289,7 @@ def _evidence(run: StudyRun, cliffs: Sequence[Cliffs], records: pd.DataFrame) ->
 
 
 def _runs(run: StudyRun, identity: str | None) -> bool:
-    """Whether a living process has claimed calls of the model with this serving identity."""
+    """Return whether a running process has claimed calls with this serving identity."""
     from contextcliff_dagster.inference.requests.call_plan import plan_calls
 
     asked = run.study.recipe(), run.campaign, run.study.bin_keys, EVERYTHING
@@ -300,9 +299,9 @@ def _runs(run: StudyRun, identity: str | None) -> bool:
 
 
 def _copied(manifest: Manifest) -> float | None:
-    """Share of the sample's questions whose answer is to be copied; see `copied_share`.
+    """Return the share of the sample's questions with copyable answers; see `copied_share`.
 
-    What takes two places of the document to answer is not copied.
+    Questions that need two passages of the document do not count.
     """
     from contextcliff_dagster.scoring.containment import (
         MOST_CHARACTERS,
@@ -328,7 +327,7 @@ def _only(column: pd.Series) -> str | None:
 
 
 LEAST_OF_EACH = 30
-"""Answers of each of two servers, from which on their scores are shown apart."""
+"""Least number of answers per server to show the scores of two servers separately."""
 
 
 _MOST_WORDS = 300
@@ -344,11 +343,11 @@ _NOUNS = dict(zip(WHO_ANSWERED, ("model", "provider", "system fingerprint"), str
 
 
 def mixtures(own: pd.DataFrame, bins: Sequence[LengthBin]) -> dict[str, str]:
-    """Return a sentence for each of `WHO_ANSWERED` of which several answered.
+    """Return a sentence for each of `WHO_ANSWERED` with several different values.
 
     Args:
-        own: rows of one model with columns of ``EVAL_RECORDS``: ``extra``, ``bin`` and ``score``.
-        bins: of the sample, in order of length.
+        own: rows of one model with the ``EVAL_RECORDS`` columns ``extra``, ``bin`` and ``score``.
+        bins: bins of the sample, in order of length.
     """
     extras = _extras(own)
     sentences = {
@@ -360,7 +359,7 @@ def mixtures(own: pd.DataFrame, bins: Sequence[LengthBin]) -> dict[str, str]:
 
 
 def serving_notes(own: pd.DataFrame) -> list[str]:
-    """Return further notes on a model's server from its records.
+    """Return further notes on a model's server, from its records.
 
     Args:
         own: as above, with ``finish_reason``, ``failure``, ``error`` and ``length_tokens``.
@@ -374,11 +373,11 @@ def serving_notes(own: pd.DataFrame) -> list[str]:
             "output limit cut them is unknown."
         )
     too_long, lost = (own[own["failure"] == tag] for tag in ("context_overflow", "transport_error"))
-    if said := _most_common(too_long):
+    if error := _most_common(too_long):
         shortest = int(too_long["length_tokens"].min())
-        notes.append(f"Documents of {shortest:,} tokens and more did not fit: {said}")
-    if said := _most_common(lost):
-        notes.append(f"{len(lost):,} of {len(own):,} calls failed on the way, most often: {said}")
+        notes.append(f"Documents of {shortest:,} tokens and more did not fit: {error}")
+    if error := _most_common(lost):
+        notes.append(f"{len(lost):,} of {len(own):,} calls failed on the way, most often: {error}")
     return notes
 
 
@@ -388,15 +387,15 @@ def _extras(own: pd.DataFrame) -> pd.DataFrame:
 
 
 def _mixture(own: pd.DataFrame, noun: str, names: pd.Series[Any], bins: Sequence[LengthBin]) -> str:
-    """A note that several of them answered, with scores where each has enough answers."""
+    """Return a note that several sources answered, with scores if each has enough answers."""
     answers = names.value_counts()
     if len(answers) < 2:
         return ""
-    shown = [name for name, count in answers.items() if count >= LEAST_OF_EACH]
-    curves = [_curve(own.loc[names.index[names == name]], str(name), bins) for name in shown]
+    names_shown = [name for name, count in answers.items() if count >= LEAST_OF_EACH]
+    curves = [_curve(own.loc[names.index[names == name]], str(name), bins) for name in names_shown]
     who = ", ".join(f"{name} ({count:,})" for name, count in answers.head(5).items())
     note = f"More than one {noun} answered: {who}. The number is of them all, so of none."
-    if len(shown) > 1 and noun != "system fingerprint":
+    if len(names_shown) > 1 and noun != "system fingerprint":
         note += f" Mean score by length bin, short to long: {'; '.join(curves)}."
     return note
 
@@ -407,20 +406,20 @@ def _curve(rows: pd.DataFrame, name: str, bins: Sequence[LengthBin]) -> str:
 
 
 def _most_common(rows: pd.DataFrame) -> str:
-    """The most frequent error, numbers ignored, in the words of one call."""
-    said = rows["error"].dropna()
-    if said.empty:
+    """Return the most frequent error, ignoring numbers, in the words of one call."""
+    messages = rows["error"].dropna()
+    if messages.empty:
         return ""
-    (words, _), *_ = Counter(map(same_words, said)).most_common(1)
-    first = next(message for message in said if same_words(message) == words)
+    (words, _), *_ = Counter(map(same_words, messages)).most_common(1)
+    first = next(message for message in messages if same_words(message) == words)
     return first if len(first) <= _MOST_WORDS else f"{first[:_MOST_WORDS]} ..."
 
 
 def policy_of(name: str, models: Mapping[str, ModelEntry] | None = None) -> KvPolicy | None:
-    """Return the KV cache policy of model ``name``; None where its entry is gone.
+    """Return the KV cache policy of model ``name``; None if its entry is gone.
 
-    An entry of models.yaml with a policy of its own counts as one of the first entry without that
-    has the same weights.
+    The base of an entry with a policy is the first entry of models.yaml with the same weights and
+    no policy.
     """
     models = load_models() if models is None else models
     try:
@@ -447,10 +446,10 @@ def _same_weights(entry: ModelEntry, models: Mapping[str, ModelEntry]) -> str:
 
 
 def baseline_of(name: str, among: Mapping[str, KvPolicy]) -> str | None:
-    """Return the model ``among`` these that ``name`` is compared with; None without one.
+    """Return the reference model for ``name`` in ``among``; None if there is none.
 
-    The one that `kv_variants.kv_baseline` names, where that is measured, else another of the same
-    base that keeps everything.
+    Prefers the model that `kv_variants.kv_baseline` names, if measured, to another of the same base
+    that keeps the whole cache.
     """
     kv = among[name]
     if kv.keeps_all:
@@ -466,7 +465,7 @@ def baseline_of(name: str, among: Mapping[str, KvPolicy]) -> str | None:
 
 
 def kv_families(run: StudyRun, cliffs: Sequence[Cliffs], records: pd.DataFrame) -> list[KvFamily]:
-    """Compare the policies of each model measured under several, on the same examples."""
+    """Compare the KV policies of each model measured under several, on the same examples."""
     models = load_models()
     among = {c.model: kv for c in cliffs if (kv := policy_of(c.model, models)) is not None}
     baselines = {name: whole for name in among if (whole := baseline_of(name, among)) is not None}

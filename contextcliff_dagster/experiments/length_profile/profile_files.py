@@ -1,7 +1,7 @@
-"""Profiles of a campaign: those of the current study, outdated ones, and models without any.
+"""Profiles of a campaign: current profiles, outdated profiles, and models without a profile.
 
-A profile holds for one sample and one request. Where either was changed (another tokenizer, bins,
-prompt or output limit), earlier profiles are on another axis and are never compared.
+A profile is valid for one sample and one request. If either changed (another tokenizer, bins,
+prompt or output limit), earlier profiles are not comparable.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ _VERSIONS = {"method": METHOD_VERSION, "scorers": SCORER_VERSION}
 
 
 def method_of(cliffs: Cliffs) -> str:
-    """Return the version of the method that found the cap."""
+    """Return the version of the method that computed the cap."""
     return cliffs.method_version or "1"
 
 
 def scorers_of(cliffs: Cliffs) -> str:
-    """Return the version of the scorers that gave the scores."""
+    """Return the version of the scorers that computed the scores."""
     return cliffs.scorer_version or "1"
 
 
 def replaced(path: Path, hashes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the provenance entry on the earlier profile in the folder ``path``: the other
-    versions, of method or scorers, that made it of the same answers (``hashes``), and its cap."""
+    """Return the provenance entry for an earlier profile in ``path``: the versions of method and
+    scorers that made it from the same answers (``hashes``), and its cap."""
     from contextcliff_dagster.contracts.results import Cliffs
 
     try:
-        before = read_result(path / "cliffs.json", Cliffs)
+        earlier = read_result(path / "cliffs.json", Cliffs)
     except StoreError:  # none, or a damaged one
         return {}
-    return earlier_cap(before) if before.provenance["hashes"] == hashes else {}
+    return earlier_cap(earlier) if earlier.provenance["hashes"] == hashes else {}
 
 
 def earlier_cap(cliffs: Cliffs) -> dict[str, Any]:
-    """Return the provenance entry ``replaces``: ``cliffs``, if other versions made it, else its
-    own entry, if any."""
+    """Return the provenance entry ``replaces``: about ``cliffs`` if other versions made it, else
+    its own entry, if any."""
     versions = {"method": method_of(cliffs), "scorers": scorers_of(cliffs)}
     if versions == _VERSIONS:
         known = cliffs.provenance.get("replaces")
@@ -93,7 +93,7 @@ _PACKAGES = ("contextcliff-dagster", "numpy", "scipy", "pandas")
 
 
 def hashes_of(study: Study, manifest_sha256: str | None) -> dict[str, str | None]:
-    """Return the hashes in a profile's provenance: sample, its specification, and request."""
+    """Return the provenance hashes of a profile: sample, its specification, and request."""
     return {
         "manifest": manifest_sha256,
         "manifest_spec": study.manifest_spec_hash(),
@@ -104,7 +104,7 @@ def hashes_of(study: Study, manifest_sha256: str | None) -> dict[str, str | None
 def provenance(
     study: Study, manifest: Manifest, records: pd.DataFrame, identity: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return hashes, versions, seeds and times: all that is needed to repeat the measurement."""
+    """Return hashes, versions, seeds and times to repeat the measurement."""
     import platform
 
     finished = records["finished_at"].dropna()
@@ -125,10 +125,10 @@ def provenance(
 
 
 def read_cliffs(study: Study, store: Store, campaign: str) -> list[Cliffs]:
-    """Read ``cliffs.json`` of all models profiled with the current sample and request, in order.
+    """Return ``cliffs.json`` of all models with current sample and request, in order.
 
     Raises:
-        StoreError: there is none, one is damaged, or a newer version wrote it.
+        StoreError: no file exists, one is damaged, or a newer version wrote it.
     """
     from contextcliff_dagster.contracts.results import Cliffs
 
@@ -146,8 +146,8 @@ def read_cliffs(study: Study, store: Store, campaign: str) -> list[Cliffs]:
 def looks_before(run: StudyRun, model: str, scored: int) -> list[Look]:
     """Return earlier looks at the cap of ``model``, on fewer than ``scored`` examples.
 
-    Of the same request, tolerance, confidence and score, as the newest profile knows them; a larger
-    sample contains the smaller one.
+    Looks count if the newest profile lists them with the same request, tolerance, confidence and
+    score; a larger sample contains the smaller one.
     """
     from contextcliff_dagster.contracts.results import Cliffs
 
@@ -172,10 +172,10 @@ def looks_before(run: StudyRun, model: str, scored: int) -> list[Look]:
 def by_this_method(
     study: Study, manifest: Manifest, records: pd.DataFrame, cliffs: Cliffs
 ) -> Cliffs:
-    """Return ``cliffs``, made anew of ``records`` if by another method or other scorers.
+    """Return ``cliffs``, recomputed from ``records`` if by another method or other scorers.
 
-    Nothing is written. Its provenance names the others as ``earlier_method``, ``earlier_scorers``,
-    and what they found as ``replaces``.
+    Nothing is written. Its provenance names the earlier versions as ``earlier_method`` and
+    ``earlier_scorers``, and their cap as ``replaces``.
     """
     from contextcliff_dagster.analysis.bin_statistics import ProfileContext
     from contextcliff_dagster.analysis.profile import profile_model
@@ -200,10 +200,10 @@ def by_this_method(
 
 
 def with_prompt_overhead(study: Study, manifest: Manifest, records: pd.DataFrame) -> pd.DataFrame:
-    """Add a column ``scaffold_tokens`` to ``records``: tokens of the request's frame.
+    """Add a column ``scaffold_tokens`` to ``records``: tokens of the request around the document.
 
-    They are missing if no server reported prompt tokens, or the tokenizer is unavailable: a
-    report is made without a server, and without the file it once was.
+    They are missing if no server reported prompt tokens, or the tokenizer is unavailable, because
+    a report must not need a server or its tokenizer file.
     """
     from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
     from contextcliff_dagster.sampling.tokenizers.tokenizers import CheckedCounter
@@ -225,12 +225,12 @@ def with_prompt_overhead(study: Study, manifest: Manifest, records: pd.DataFrame
             texts = recipe.render("", questions[example], int(replicate)).contents()
             counts[example, replicate] = sum(tokenizer.count_many([t for t in texts if t]))
     if isinstance(tokenizer, CheckedCounter):
-        tokenizer.rest()  # the analysis needs memory
+        tokenizer.rest()  # free memory for the analysis
     return records.assign(scaffold_tokens=[counts.get(call, math.nan) for call in asked])
 
 
 def outdated(run: StudyRun) -> dict[Path, str]:
-    """Return folder -> model for profiles of another sample or request; "" if unreadable."""
+    """Return folder -> model ("" if unreadable) for profiles of another sample or request."""
     from contextcliff_dagster.contracts.results import Cliffs
 
     hashes = hashes_of(run.study, run.manifest.sha256)
@@ -247,7 +247,7 @@ def outdated(run: StudyRun) -> dict[Path, str]:
 
 
 def models_outdated(run: StudyRun) -> set[str]:
-    """Return models with profiles of another sample or request; parses no whole profile."""
+    """Return models with profiles of another sample or request, without full parsing."""
     hashes = hashes_of(run.study, run.manifest.sha256)
     models: set[str] = set()
     for path in _files(run.study, run.store, run.campaign):
@@ -259,7 +259,7 @@ def models_outdated(run: StudyRun) -> set[str]:
 
 
 def left_out(run: StudyRun, profiled: Sequence[str]) -> list[str]:
-    """Return models of the campaign with answers only to another sample or request, in order."""
+    """Return the campaign's models with answers only to another sample or request, in order."""
     from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
     from contextcliff_dagster.inference.requests.call_plan import plan_calls
 
@@ -271,15 +271,15 @@ def left_out(run: StudyRun, profiled: Sequence[str]) -> list[str]:
         if model in profiled or identity is None:
             continue
         planned = plan_calls(run.manifest, identity.hash, recipe, run.campaign, bins, everything)
-        # A model with an unfinished first bin is not left out: it is being measured.
+        # A model with an unfinished first bin is being measured, not left out.
         if not run.ledger.answered((call.call_key for call in planned), study.name):
             models.append(model)
     return models
 
 
 def notes_on(run: StudyRun, profiled: Sequence[str]) -> list[str]:
-    """Return notes on the request, and on the models that are not in the report with
-    the command that measures them; a sentence each, where there is anything to say."""
+    """Return notes on the request, and on models that are missing from the report, with the
+    command that measures them; one sentence each."""
     campaign = run.campaign
     notes = [] if run.study.prompt.prefix_cache else [_NO_PREFIX_CACHE]
     if outdated := left_out(run, profiled):
@@ -289,16 +289,16 @@ def notes_on(run: StudyRun, profiled: Sequence[str]) -> list[str]:
             f"another sample or request than the study's now; `{_measuring(run, outdated)}` "
             f"measures {again} again."
         )
-    if missing := [model for model in run.study.models if model not in {*profiled, *outdated}]:
+    if unmeasured := [model for model in run.study.models if model not in {*profiled, *outdated}]:
         notes.append(
-            f"Not measured: {', '.join(missing)}. Campaign {campaign} has no scored answers of "
-            f"{'it' if len(missing) == 1 else 'them'} yet; `{_measuring(run, missing)}` asks."
+            f"Not measured: {', '.join(unmeasured)}. Campaign {campaign} has no scored answers of "
+            f"{'it' if len(unmeasured) == 1 else 'them'} yet; `{_measuring(run, unmeasured)}` asks."
         )
     return notes
 
 
 def _measuring(run: StudyRun, models: Sequence[str]) -> str:
-    """The command that measures these models in the run's campaign."""
+    """Return the command that measures these models in the run's campaign."""
     from contextcliff_dagster.inference.ledger.campaigns import current_campaign
 
     command = ["contextcliff", "profile", run.study.name]
@@ -310,7 +310,7 @@ def _measuring(run: StudyRun, models: Sequence[str]) -> str:
 
 
 def read_notes(report: Path) -> tuple[str, ...]:
-    """Return the notes of a ``report.json``; none where it is gone or damaged."""
+    """Return the notes of a ``report.json``; empty if it is missing or damaged."""
     try:
         return tuple(map(str, json.loads(report.read_bytes())["notes"]))
     except (OSError, ValueError, KeyError, TypeError):
@@ -318,7 +318,7 @@ def read_notes(report: Path) -> tuple[str, ...]:
 
 
 def version_of(package: str) -> str | None:
-    """Return the installed version of ``package``; None where it is not installed."""
+    """Return the installed version of ``package``; None if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -340,7 +340,7 @@ def _hold(made_of: Mapping[str, Any], hashes: Mapping[str, str | None]) -> bool:
 
 
 def _manifest_hash(study: Study, store: Store) -> str | None:
-    """As its file claims it; None where the sample was pruned, and its profiles have stayed."""
+    """Return the hash in the manifest file; None if the sample was pruned."""
     try:
         path = store.manifest_dir(study.name) / "manifest.json"
         return str(json.loads(path.read_bytes())["sha256"])

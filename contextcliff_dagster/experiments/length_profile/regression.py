@@ -1,4 +1,4 @@
-"""The pinned baseline of a study, and the page that compares the newest campaign with it."""
+"""The pinned baseline of a study, and the comparison of the newest campaign with it."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from contextcliff_dagster.sampling.manifest import Manifest
 
 COMPLETE_SHARE = 0.8
-"""The share of the baseline's examples needed to judge a campaign. Judging it again and again
-while its answers come in would be many tests instead of one."""
+"""Least share of the baseline's examples to judge a campaign. Repeated judgements while its answers
+come in would be many tests instead of one."""
 LEAST_EXAMPLES = 30
-MOST_RUNS = 60  # the newest, from which the variation of flips is estimated
+MOST_RUNS = 60  # newest runs to estimate the variation of flips
 
 
 @dataclass(frozen=True, slots=True)
 class Dismissal:
-    """A false alarm taken back: why and when."""
+    """The dismissal of a false alarm: reason and date."""
 
     reason: str
     at: str
@@ -52,9 +52,9 @@ class Dismissal:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The campaign that later ones are compared with.
+    """The campaign with which later campaigns are compared.
 
-    ``models``: model -> serving identity; ``dismissed``: campaign -> its alarm taken back.
+    ``models``: model -> serving identity; ``dismissed``: campaign -> dismissal of its alarm.
     """
 
     study: str
@@ -69,12 +69,12 @@ class Regression:
     """A comparison of a campaign with the baseline.
 
     Attributes:
-        shrinks: model -> what the test says.
-        unjudged: model -> why there is none.
+        shrinks: model -> result of the test.
+        unjudged: model -> why there is no result.
         changes: model -> fields of its serving identity that differ, ``field: before -> now``;
-            a model whose identity is not known in both campaigns is missing.
-        dismissed: the alarm was taken back.
-        sentence: all of it for a person.
+            models without a known identity in both campaigns are missing.
+        dismissed: dismissal of the alarm, if any.
+        sentence: the comparison in sentences.
     """
 
     baseline: str | None
@@ -86,7 +86,7 @@ class Regression:
 
     @property
     def shrunk(self) -> list[str]:
-        """The models that became worse; none where that alarm is dismissed."""
+        """Return the models that became worse; empty if the alarm is dismissed."""
         if self.dismissed is not None:
             return []
         return [model for model, shrink in self.shrinks.items() if shrink.shrunk]
@@ -106,7 +106,7 @@ class Regression:
         return " ".join(sentences) or f"No model of the baseline {self.baseline} was measured."
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return the comparison as a JSON object."""
         return {
             "baseline": self.baseline,
             "campaign": self.campaign,
@@ -120,7 +120,7 @@ class Regression:
 
 
 def pin_baseline(study: Study, store: Store, campaign: str) -> Baseline:
-    """Make ``campaign`` the baseline of ``study``, whatever it was before.
+    """Make ``campaign`` the baseline of ``study``, replacing any earlier baseline.
 
     Raises:
         StoreError: the campaign has no profile of the current sample, or the store is read-only.
@@ -129,17 +129,17 @@ def pin_baseline(study: Study, store: Store, campaign: str) -> Baseline:
     models = {result.model: result.identity for result in cliffs}
     try:
         before = read_baseline(study, store)
-    except StoreError:  # damaged: pinned anew
+    except StoreError:  # damaged: replace it
         before = None
     dismissed = before.dismissed if before and before.campaign == campaign else {}
     return _kept(Baseline(study.name, campaign, _now(), models, dismissed), store)
 
 
 def dismiss_alarm(study: Study, store: Store, regression: Regression, reason: str) -> Regression:
-    """Dismiss the alarm of a campaign: it passes, and counts as a run of the unchanged model.
+    """Dismiss the alarm of a campaign, which then counts as a run of the unchanged model.
 
     Raises:
-        StudyError: there is no alarm, or no reason.
+        StudyError: there is no alarm, or ``reason`` is empty.
         StoreError: the store is read-only.
     """
     reason = " ".join(reason.split()).rstrip(".")
@@ -171,10 +171,10 @@ def read_baseline(study: Study, store: Store) -> Baseline | None:
     """
     path = store.baseline_file(study.name)
     try:
-        kept = json.loads(path.read_bytes())
-        dismissed = {name: Dismissal(**entry) for name, entry in kept.get("dismissed", {}).items()}
-        of, campaign, at = (str(kept[key]) for key in ("study", "campaign", "set_at"))
-        return Baseline(of, campaign, at, dict(kept["models"]), dismissed)
+        data = json.loads(path.read_bytes())
+        dismissed = {name: Dismissal(**entry) for name, entry in data.get("dismissed", {}).items()}
+        of, campaign, at = (str(data[key]) for key in ("study", "campaign", "set_at"))
+        return Baseline(of, campaign, at, dict(data["models"]), dismissed)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -187,8 +187,8 @@ def read_baseline(study: Study, store: Store) -> Baseline | None:
 def judge_regression(study: Study, store: Store, manifest: Manifest, campaign: str) -> Regression:
     """Compare ``campaign`` with the pinned baseline, model by model, paired by example.
 
-    Campaigns between the two are judged first: where a model has not shrunk, or its alarm is
-    dismissed, they show how its flips vary.
+    Campaigns between the two are judged first: if a model has not shrunk, or its alarm is
+    dismissed, they are used to estimate how its flips vary.
 
     Raises:
         StoreError: the campaign has no records, or the baseline's file is damaged.
@@ -208,7 +208,7 @@ def judge_regression(study: Study, store: Store, manifest: Manifest, campaign: s
     section = study.regression
     settings = RegressionSettings(section.flip_rate, section.yearly_error, section.runs_per_year)
     unchanged: dict[str, list[Pairs]] = {}
-    # This campaign is the last.
+    # The current campaign is the last.
     for name, records in (*_runs_between(study, store, then, now), (campaign, now)):
         models = in_order(study, set(pinned.models) & set(records["model"].unique()))
         shrinks, unjudged = {}, {}
@@ -254,14 +254,14 @@ def with_changes(regression: Regression, study: Study, ledger: Ledger) -> Regres
 def _runs_between(
     study: Study, store: Store, then: pd.DataFrame, now: pd.DataFrame
 ) -> list[tuple[str, pd.DataFrame]]:
-    """Name and records of each campaign that ended after ``then`` and before ``now``, in order."""
+    """Return name and records of campaigns that ended between ``then`` and ``now``, in order."""
     from contextcliff_dagster.inference.ledger.campaigns import SENTINEL
 
     runs = []
     for folder in store.campaign_dir(EVAL_RECORDS.name, study.name, "any").parent.glob("*=*"):
         name = folder.name.partition("=")[2]
         if not name.startswith(SENTINEL):
-            with suppress(StoreError):  # damaged or emptied: nothing is known of it
+            with suppress(StoreError):  # damaged or emptied: ignore it
                 records = read_records(study, store, name)
                 runs.append((records["finished_at"].max(), name, records))
     first, last = then["finished_at"].max(), now["finished_at"].max()
@@ -281,9 +281,9 @@ def require_baseline(study: Study, store: Store) -> Baseline:
 
 
 def refused_as_lost(records: pd.DataFrame) -> pd.DataFrame:
-    """Score prompts that did not fit the window 0: who gets no answer has lost it.
+    """Score prompts that did not fit the window 0, because their answers are lost.
 
-    What failed on the way, or was cut by the server, says nothing of the model and stays unknown.
+    Calls that failed in transit or were cut by the server stay unscored: the model is not at fault.
     """
     refused = records["failure"].eq(FailureTag.CONTEXT_OVERFLOW.value)
     if not refused.any():
@@ -301,15 +301,14 @@ def _incomparable(before: pd.DataFrame, after: pd.DataFrame) -> str | None:
 
 
 def _few_runs(shrinks: Iterable[Shrink]) -> list[str]:
-    """The cost of knowing few runs of the unchanged model; nothing where there are enough."""
+    """Return a warning if too few runs of the unchanged model are known; else empty."""
     from contextcliff_dagster.analysis.regression import LEAST_RUNS
 
-    few = [shrink.runs for shrink in shrinks if shrink.runs < LEAST_RUNS]
+    run_counts = [shrink.runs for shrink in shrinks if shrink.runs < LEAST_RUNS]
     return [
-        f"How much flips vary between runs takes {LEAST_RUNS} earlier runs without a change to "
-        f"estimate, and there are {runs}: until then a week with unusually many flips fails the "
-        "check."
-        for runs in few[:1]
+        f"Estimating how flips vary takes {LEAST_RUNS} earlier runs of the unchanged model, and "
+        f"there are {runs}: until then, a week with unusually many flips fails the check."
+        for runs in run_counts[:1]
     ]
 
 
@@ -337,14 +336,14 @@ def _what_changed(differences: list[str] | None) -> str:
 
 
 _MOST_DRAWN = 3
-"""Models whose curves are drawn, before and now; declined ones come first."""
+"""Most models whose curves are drawn, before and now; declined models come first."""
 
 
 def write_regression(regression: Regression, study: Study, store: Store) -> Path | None:
-    """Write ``regression.html`` into the campaign's report; None where nothing was compared.
+    """Write ``regression.html`` into the campaign's report; return None if nothing was compared.
 
-    One of an earlier comparison is removed then. A store that cannot be written has no page: the
-    check itself needs none.
+    In that case an earlier page is removed. A store that cannot be written gets no page, because
+    the check does not need it.
     """
     file = store.report_dir(study.name, regression.campaign) / "regression.html"
     if not regression.shrinks and not regression.unjudged:
@@ -373,18 +372,17 @@ def write_regression(regression: Regression, study: Study, store: Store) -> Path
     columns += ["clearest losses at, tokens", "right answers lost there", "gained there"]
     table = DataTable([*columns, "p (limit)"], rows, right=(2, 3, 4, 7))
     note = (
-        "An answer may change without anything being wrong (flip_rate of the study); a decline is "
-        "what that does not explain. The limit keeps the false alarms of a year within "
-        "yearly_error, over its runs and models."
+        "Some answers change by chance (the study's flip_rate); a decline exceeds that. The limit "
+        "keeps the false alarms of a year, over its runs and models, within yearly_error."
     )
     unjudged = [f"{model} is not judged: {why}." for model, why in regression.unjudged.items()]
-    drawn = sorted(regression.shrinks, key=lambda model: not regression.shrinks[model].shrunk)
+    models = sorted(regression.shrinks, key=lambda model: not regression.shrinks[model].shrunk)
     campaigns = [name for name in (regression.baseline, regression.campaign) if name]
     known: dict[tuple[str, str], Cliffs] = {}
     for campaign in campaigns:
-        with suppress(StoreError):  # of another sample or request, or gone: no curve
+        with suppress(StoreError):  # gone, or of another sample or request: no curve
             known |= {(c.model, campaign): c for c in read_cliffs(study, store, campaign)}
-    pairs = [(model, campaign) for model in drawn[:_MOST_DRAWN] for campaign in campaigns]
+    pairs = [(model, campaign) for model in models[:_MOST_DRAWN] for campaign in campaigns]
     names = [f"{model} ({campaign})" for model, campaign in pairs]
     curves, picture = curves_html([known.get(pair) for pair in pairs], names)
     title = f"{study.name}: {regression.campaign} against {regression.baseline}"

@@ -1,4 +1,4 @@
-"""From predictions to records: each partition is scored when something of it has changed."""
+"""Scoring of predictions: each partition is scored again if its inputs have changed."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _PLACE = ("bin", "example_id", "length_tokens", "recipe_hash")
 
 
 def score_campaign(run: StudyRun, experiment: Experiment) -> pa.Table:
-    """Score the campaign's predictions on the sample; return the records written.
+    """Score the campaign's predictions on the current sample; return the records.
 
-    However many examples a bin the study asks for: a smaller run shrinks no results.
-    Predictions of an earlier manifest or another recipe are replaced by what the ledger has for
-    this one. Where that is nothing they are left out, and their records removed. Records whose
-    predictions, sample, request and rules are those that they were made from stay as they are.
+    Scores all predictions, even if the study asks for fewer examples per bin. Predictions of an
+    earlier manifest or another recipe are replaced by the ledger's answers for the current one; if
+    there are none, they are left out and their records removed. Records whose predictions, sample,
+    request and rules are unchanged are kept.
 
     Raises:
-        StoreError: a table is damaged or cannot be written; nothing of this sample is predicted
-            yet (then nothing is removed).
+        StoreError: a table is damaged or cannot be written, or this sample has no predictions yet
+            (then nothing is removed).
         StudyError: the study's scorer is unknown.
     """
     import pyarrow as pa
@@ -47,17 +47,17 @@ def score_campaign(run: StudyRun, experiment: Experiment) -> pa.Table:
     study, store, campaign = run.study, run.store, run.campaign
     at_once = RecordsAtOnce(store, EVAL_RECORDS, study.name, campaign)
     scoring = _Scoring(run, experiment, at_once)
-    kept = {
+    kept_records = {
         path: records
         for path in _predictions_of(run)
         if (records := scoring.kept(path)) is not None
     }
-    if _renew_predictions(run, experiment, scoring, kept):
-        kept = {}
+    if _renew_predictions(run, experiment, scoring, kept_records):
+        kept_records = {}
     scored: list[pa.Table] = []
     emptied: list[Path] = []
     for path in _predictions_of(run):
-        records = kept[path] if path in kept else scoring.scored(path)
+        records = kept_records[path] if path in kept_records else scoring.scored(path)
         if records is None:
             emptied.append(_records_of(path))
         elif records.num_rows:
@@ -68,7 +68,7 @@ def score_campaign(run: StudyRun, experiment: Experiment) -> pa.Table:
             f"{' for its current sample and request' if emptied else ''}; "
             f"run `contextcliff profile {study.name}`."
         )
-    # Only records without predictions are stale: another run may be scoring its own bins.
+    # Only records without predictions are stale: another run may be scoring other bins.
     for records_file in table_files(store, EVAL_RECORDS, study.name, campaign):
         if records_file in emptied or not _sibling(records_file, PREDICTIONS.name).exists():
             records_file.unlink(missing_ok=True)
@@ -77,7 +77,7 @@ def score_campaign(run: StudyRun, experiment: Experiment) -> pa.Table:
 
 
 class _Scoring:
-    """The judging of one campaign's predictions."""
+    """The scoring of one campaign's predictions."""
 
     def __init__(self, run: StudyRun, experiment: Experiment, at_once: RecordsAtOnce) -> None:
         self._at_once = at_once
@@ -86,37 +86,37 @@ class _Scoring:
         self._examples: Mapping[str, Example] = {s.example.example_id: s.example for s in planned}
         self._documents = manifest.document_text
         self._rules = scoring_rules(run.study, recipe)
-        # The length, too: another tokenizer counts the same document differently.
+        # Includes the length, because another tokenizer counts the same document differently.
         self._places = {
             (s.bin, s.example.example_id, s.length_tokens, recipe.hash) for s in planned
         }
         version = experiment_version(run.study, experiment, "records")
         self._made_by = [manifest.sha256, recipe.hash, SCORER_VERSION, version]
-        # The code of any other scorer may change, and no version says so.
+        # The code of custom scorers may change without a version.
         self._may_keep = self._rules.scorer in (AUTO, *BUILT_IN)
 
     def belongs(self, row: Mapping[str, Any]) -> bool:
-        """Whether a prediction is one of the sample, by the study's request."""
+        """Return whether a prediction belongs to the sample and the study's request."""
         return tuple(row[name] for name in _PLACE) in self._places
 
     def kept(self, path: Path) -> pa.Table | None:
-        """Return the records of predictions in ``path`` if they were made from just these."""
+        """Return the records of the predictions in ``path`` if they are up to date."""
         target = _records_of(path)
         if not self._may_keep or self._at_once.made_from(target) != self._source(path):
             return None
         return self._at_once.read(target)
 
     def scored(self, path: Path) -> pa.Table | None:
-        """Write the records of predictions in ``path`` and return them; None where none belongs.
+        """Write and return the records of predictions in ``path``; None if none belongs.
 
-        Of pruned outputs, what was judged while they were there, and nothing is written.
+        Predictions with pruned outputs keep their earlier records, and nothing is written.
         """
         from contextcliff_dagster.scoring.evaluate import score_rows
 
         source, target = self._source(path), _records_of(path)
         predicted = read_table(path, PREDICTIONS).to_pylist()
         rows = [row for row in predicted if self.belongs(row)]
-        # Judged now, an answer that was pruned would pass for none: an empty one is an empty text.
+        # A pruned answer must not be scored as missing: an empty answer is an empty text.
         if any(row["raw_output"] is None and row["no_answer"] is None for row in rows):
             judged = read_table(target, EVAL_RECORDS).to_pylist() if target.exists() else []
             return conform([row for row in judged if self.belongs(row)], EVAL_RECORDS)
@@ -125,7 +125,7 @@ class _Scoring:
         records = conform(
             score_rows(rows, self._examples, self._documents, self._rules), EVAL_RECORDS
         )
-        # Others in the file are replaced as soon as the ledger has more: it is looked at again.
+        # Other rows in the file are replaced once the ledger has more, so check it again.
         whole = len(rows) == len(predicted)
         write_table(target, records, EVAL_RECORDS, made_from=source if whole else None)
         return records
@@ -139,10 +139,10 @@ class _Scoring:
 def _renew_predictions(
     run: StudyRun, experiment: Experiment, scoring: _Scoring, kept: Mapping[Path, pa.Table]
 ) -> bool:
-    """Write again, without a call, what was predicted or profiled for another sample or request.
+    """Rewrite, without calls, predictions and profiles of another sample or request.
 
-    Of models that are not of the run, too: the ledger may have more or other answers of theirs to
-    this sample. ``kept``: records whose predictions all belong. Returns whether any was written.
+    Includes models outside the run, because the ledger may have other answers of theirs to this
+    sample. ``kept``: records whose predictions all belong. Return whether anything was written.
     """
     changed, fresh, unsettled = models_outdated(run), set[str](), set[str]()
     measured = {
@@ -159,7 +159,7 @@ def _renew_predictions(
             if not scoring.belongs(row):
                 changed.add(row["model"])
     measured |= fresh
-    # A limit may show in the calls of several bins alone, the first of them written before.
+    # A limit may show only in the calls of several bins, the first of them written earlier.
     for records in kept.values():
         if not {"empty", "transport_error"}.isdisjoint(records["failure"].unique().to_pylist()):
             unsettled |= fresh.intersection(records["model"].unique().to_pylist())
@@ -182,6 +182,6 @@ def _records_of(predictions: Path) -> Path:
 
 
 def _sibling(file: Path, table: str) -> Path:
-    """The same partition's file of another table (layout: ``Store``)."""
+    """Return the same partition's file of another table (layout: ``Store``)."""
     *_, campaign, model, bin, _ = file.parts
     return file.parents[4] / table / campaign / model / bin / f"{table}.parquet"

@@ -1,4 +1,4 @@
-"""The sentinel: a few examples at the cap, asked again and compared with the pinned baseline.
+"""The sentinel: a few examples at the cap, repeated and compared with the pinned baseline.
 
 It is cheap enough for every day, and blind to everything but a loss near the cap. It works on the
 ledger alone: a campaign of its own (``sentinel-...``), no asset, no report.
@@ -50,10 +50,10 @@ LEAST_EXAMPLES = 10
 
 
 def bin_of(cap: int, bins: list[LengthBin]) -> str:
-    """Return the bin that holds the cap: a cliff that moves down shows there first.
+    """Return the bin that contains the cap, where a cliff that moves down shows first.
 
-    One bin of 20 finds more than two bins of 10 (benchmarks/regression.py): in the one below, half
-    of the answers survive a halved cap.
+    One bin of 20 examples detects more than two bins of 10 (benchmarks/regression.py): in the bin
+    below, half of the answers survive a halved cap.
     """
     sampled = sorted((b for b in bins if b.merged_into is None), key=lambda b: b.edge_low)
     return sampled[max(sum(b.edge_low <= cap for b in sampled) - 1, 0)].bin
@@ -68,19 +68,19 @@ def run_sentinel(
     campaign: str | None = None,
     on_progress: Callable[[str, Progress], None] | None = None,
 ) -> Regression:
-    """Ask each model with a cap some examples of that length, and test whether answers are lost.
+    """Ask each model with a cap some examples of that length, and test for lost answers.
 
     Args:
-        control: its deadline is the study's own when None; ``on_progress`` is put in its place.
-        per_bin: examples of the bin that holds the cap; the study's own when None (20, where it
-            says nothing), and never more than it samples.
-        campaign: a sentinel that was begun and cut, to go on with; a new one when None.
+        control: its deadline defaults to the study's; ``on_progress`` replaces its callback.
+        per_bin: examples of the bin that contains the cap; None uses the study's number, or 20,
+            but never more than it samples.
+        campaign: an interrupted sentinel to continue; None begins a new one.
         on_progress: called with the model's name while its calls run.
 
     Raises:
-        StudyError: no baseline is pinned, none of its models has a cap, or ``campaign`` is none of
-            sentinels.
-        ContextCliffError: measuring failed; what is measured is kept.
+        StudyError: no baseline is pinned, none of its models has a cap, or ``campaign`` is not a
+            sentinel.
+        ContextCliffError: a measurement failed; existing answers are kept.
     """
     from contextcliff_dagster.analysis.contrast import pair_records
     from contextcliff_dagster.analysis.regression import (
@@ -94,7 +94,7 @@ def run_sentinel(
     )
 
     if campaign is not None and not campaign.startswith(SENTINEL):
-        raise StudyError(f"{campaign!r} is no sentinel's campaign: begin its name with {SENTINEL}.")
+        raise StudyError(f"Sentinel campaign {campaign!r} must have a name like {SENTINEL}NAME.")
     pinned = require_baseline(study, store)
     manifest = load_frozen(study, store)
     then = read_records(study, store, pinned.campaign)
@@ -116,7 +116,7 @@ def run_sentinel(
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H%M%S")
     with open_ledger(store) as ledger:
         if campaign is None:
-            # Two in one second, by a schedule and by hand, are two.
+            # Two sentinels begun in the same second get different names.
             campaign = new_campaign(ledger, study.name, name=f"{SENTINEL}{stamp}")
         else:
             ensure_campaign(ledger, study.name, campaign)

@@ -1,8 +1,8 @@
-"""A study's design for simulation: from its sample and records where they exist.
+"""A study's design for simulation, from its sample and records if they exist.
 
-Its error rates are kept next to the study, and quoted by its report while they hold.
+Its error rates are stored next to the study, and its report quotes them while they are valid.
 
-They, in `<study>/calibration.json`, hold for the simulated sample, tolerance, confidence and code.
+`<study>/calibration.json` is valid for the simulated sample, tolerance, confidence and code.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 BASELINE = 0.55
-"""Where nothing is measured and nothing given; for the rest `Design` has defaults."""
+"""Default baseline without a measurement; `Design` has the other defaults."""
 LEAST_BASELINE, MOST_BASELINE = 0.10, 0.99
 _POOL = 2_000
 
@@ -44,7 +44,7 @@ Sample = tuple[tuple[int, ...], tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class DesignOverrides:
-    """Replacements for parts of the design; None: as the study, its sample or records have it."""
+    """Replacements for parts of the design; None keeps the study's, sample's or records' value."""
 
     per_bin: int | None = None
     bins: int | None = None
@@ -56,10 +56,10 @@ class DesignOverrides:
 
 @dataclass(frozen=True)
 class DesignBasis:
-    """``plan`` and, in words, where its parts come from.
+    """A plan and, in words, the sources of its parts.
 
-    ``own``: the study's own sample, or the design that a study without one asks for; ``frozen``:
-    the former.
+    ``own``: whether the plan is the study's own sample, or its design if it has no sample;
+    ``frozen``: whether it is the frozen sample.
     """
 
     plan: Plan
@@ -82,7 +82,7 @@ class Pilot:
 
 
 def plain_plan(overrides: DesignOverrides) -> DesignBasis:
-    """Return the plan of a design without a study."""
+    """Return the simulation plan of a design without a study."""
     from contextcliff_dagster.analysis.design.error_rates import Design, Plan
 
     given = {name: value for name, value in asdict(overrides).items() if value is not None}
@@ -156,18 +156,18 @@ def study_plan(study: Study, store: Store, overrides: DesignOverrides) -> Design
 
 
 def frozen_sample(manifest: Manifest, per_bin: int) -> tuple[Sample, bool]:
-    """Return tokens and questions per document, for each bin's first ``per_bin`` examples.
+    """Return tokens and questions per document for each bin's first ``per_bin`` examples.
 
-    Where the sample was frozen with fewer, documents of lengths between its own fill it up: the
-    second value says so.
+    If the sample was frozen with fewer, documents with interpolated lengths fill it up; then the
+    second value is True.
     """
     rows = manifest.examples.select(["document_id", "length_tokens", "bin", "rank"]).to_pylist()
     frozen = int(manifest.header.get("samples_per_bin", per_bin))
     stretched = frozen < per_bin
     documents: list[tuple[int, int]] = []
     for bin in dict.fromkeys(row["bin"] for row in rows):
-        taken = [row for row in rows if row["bin"] == bin and row["rank"] < per_bin]
-        questions_on = Counter((row["length_tokens"], row["document_id"]) for row in taken)
+        examples_taken = [row for row in rows if row["bin"] == bin and row["rank"] < per_bin]
+        questions_on = Counter((row["length_tokens"], row["document_id"]) for row in examples_taken)
         lengths_drawn = sorted((length, n) for (length, _), n in questions_on.items())
         documents += _stretch(lengths_drawn, per_bin) if stretched else lengths_drawn
     lengths, questions = zip(*sorted(documents), strict=True)
@@ -217,7 +217,7 @@ def pilot_of(
         answered = sample.examples
         models.append(str(model))
         baseline = baseline_of(sample.documents(), settings).mean
-        assert baseline is not None  # there are examples
+        assert baseline is not None  # a sample has examples
         means.append(baseline)
         examples += len(answered)
         scores = sample.calls.loc[sample.calls["answered"], "score"]
@@ -249,7 +249,7 @@ def pilot_of(
 
 
 def _newest_records(study: Study, store: Store) -> str | None:
-    """The newest campaign with records, sentinels' small ones apart."""
+    """Return the newest campaign with records, except sentinel campaigns."""
     from contextcliff_dagster.inference.ledger.campaigns import SENTINEL, list_campaigns
     from contextcliff_dagster.inference.ledger.ledger import Ledger
 
@@ -264,7 +264,7 @@ def _newest_records(study: Study, store: Store) -> str | None:
 
 
 _NEARLY = 0.1
-"""The share of the simulated examples by which the scored ones may differ."""
+"""Largest relative difference between the numbers of simulated and scored examples."""
 
 
 def as_result(
@@ -299,14 +299,14 @@ def keep(store: Store, study: Study, result: Mapping[str, Any]) -> Path:
 
 
 def quoted(study: Study, store: Store, manifest: Manifest, cliffs: Sequence[Cliffs]) -> list[str]:
-    """Return a sentence on the design's error rates, if simulated as it was measured."""
+    """Return a sentence on the design's error rates, if simulated for this measurement."""
     from contextcliff_dagster.reporting.design_error_rates import quote
 
     try:
         result = json.loads(store.calibration_file(study.name).read_bytes())
         return [quote(result)] if _holds(result, study, manifest, cliffs) else []
     except (OSError, ValueError, KeyError, TypeError, StopIteration, ContextCliffError):
-        return []  # none, or a damaged one: the report does without
+        return []  # missing or damaged: the report omits it
 
 
 def _holds(
@@ -336,7 +336,7 @@ def _holds(
 
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
-    """Return the versions that the rates hold for: the program, and its analysis code by hash."""
+    """Return the versions for which the rates are valid: program, and hash of analysis code."""
     digest = hashlib.sha256()
     for path in sorted((PACKAGE / "analysis").rglob("*.py")):
         digest.update(path.relative_to(PACKAGE).as_posix().encode() + path.read_bytes())

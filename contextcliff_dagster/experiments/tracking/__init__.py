@@ -1,6 +1,6 @@
 """Results in an experiment tracker: one run for each model of a campaign.
 
-Belongs here: what is logged, and which run it belongs to. Each tracker has a script of its own,
-which needs no more than Python and the tracker: it runs as a process, so that nothing of the
-tracker stays in ours, and one that hangs is ended.
+Belongs here: the content to log, and its run. Each tracker has its own script, which needs only
+Python and the tracker. It runs as a separate process, so that the tracker leaves nothing in ours
+and can be ended if it hangs.
 """

@@ -1,6 +1,6 @@
 """Log runs to MLflow: a request as JSON on stdin, a line of JSON on stdout for each model.
 
-Needs Python and MLflow (`mlflow-skinny` is enough), nothing of this package.
+Needs only Python and MLflow (`mlflow-skinny` suffices), not this package.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 _MOST = 100
-"""Parameters and tags of one request; of metrics ten times as many."""
+"""Most parameters and tags per request; ten times as many metrics are allowed."""
 _LONGEST = 500
 
 
@@ -44,7 +44,7 @@ def _log(client: Any, experiment: str, model: dict[str, Any]) -> None:
 
     run = _existing(client, model["id"]) or client.create_run(experiment, run_name=model["name"])
     run_id = run.info.run_id
-    # At once: whatever happens now, the next report goes on with this run.
+    # Immediately, so that the next report continues this run after any failure.
     print(json.dumps({"model": model["model"], "id": run_id}), flush=True)
     now = int(1_000 * time.time())
     metrics = [
@@ -59,7 +59,7 @@ def _log(client: Any, experiment: str, model: dict[str, Any]) -> None:
         for tokens, value in model["bins"]:
             metrics.append(Metric(f"bins{version}/mean", value, now, tokens))
     tags = {**model["tags"], "mlflow.runName": model["name"]}
-    # A parameter of a run never changes; one that did in the study is named next to it.
+    # A run's parameters never change; if the study's value changed, add it under a new name.
     logged, params = run.data.params, {n: v[:_LONGEST] for n, v in model["params"].items()}
     for name, value in params.items():
         if logged.get(name, value) != value:
@@ -78,7 +78,7 @@ def _log(client: Any, experiment: str, model: dict[str, Any]) -> None:
 
 
 def _existing(client: Any, run_id: str | None) -> Any:
-    """The run, or None where it was deleted."""
+    """Return the run; None if it was deleted."""
     if run_id is None:
         return None
     from mlflow.exceptions import MlflowException

@@ -1,6 +1,6 @@
-"""Log a campaign's report to the study's tracker, each model in the run it has there already.
+"""Log a campaign's report to the study's tracker, reusing the existing run of each model.
 
-What one run of a tracker holds: parameters, figures, the curve, verdict, files.
+A run holds parameters, metrics, the curve, the verdict and files.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 
 
 _PARAMETERS = ("sampling", "bins", "prompt", "scoring", "analysis", "calls")
-"""Sections of the study: none of them names a server, a key or a price."""
+"""Sections of the study to log: none names a server, a key or a price."""
 _TO_OVERVIEW = re.compile(
     r'<p><a href="\.\./\.\./report\.html">[^<]*</a></p>\n?|^\[[^\n]*\]\(\.\./\.\./report\.md\)\n\n',
     re.MULTILINE,
 )
-"""The paragraph that `reporting.report_files` puts above the page of one of many models."""
+"""The paragraph that `reporting.report_files` adds to a model's page if there are several."""
 
 
 def run_contents(study: Study, result: Cliffs, files: ReportFiles) -> dict[str, Any]:
     """Return a run's JSON contents, without secrets or local paths, equal for equal reports.
 
-    ``params``: text by name; ``metrics``: number by name, None where it is not supported; ``curve``
-    and ``bins``: rows of tokens and score; ``tags``; ``files``: paths, the model's ``cliffs.json``
-    not among them, as ``result`` holds all of it.
+    ``params``: text by name; ``metrics``: number by name, None if not supported; ``curve`` and
+    ``bins``: rows of tokens and score; ``tags``; ``files``: paths, without the model's
+    ``cliffs.json``, because ``result`` contains it.
     """
     cliff = result.cliff
     params: dict[str, Any] = {
@@ -90,9 +90,9 @@ def run_contents(study: Study, result: Cliffs, files: ReportFiles) -> dict[str, 
         ],
         "tags": {name: value for name, value in tags.items() if value is not None},
     })  # fmt: skip
-    # Its own spelling finds the run again; what is shown is in tags and name.
+    # The exact spelling identifies the run; tags and name are for display.
     contents["model"] = result.model
-    own = files.md.parent / "models" / slug(result.model)  # where many models have a page each
+    own = files.md.parent / "models" / slug(result.model)  # if several models have separate pages
     folder = own if own.is_dir() else files.md.parent
     contents["of_many"] = folder is own
     contents["files"] = [str(folder / path.name) for path in files if path is not None]
@@ -101,8 +101,8 @@ def run_contents(study: Study, result: Cliffs, files: ReportFiles) -> dict[str, 
 
 
 def with_lone_pages(contents: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """``contents`` with copies of its pages, in ``folder``, that lead to no page over all models:
-    a run holds the pages of one model."""
+    """Return ``contents`` with copies of its pages in ``folder``, without links to the page of all
+    models: a run holds the pages of one model."""
     if not contents["of_many"]:
         return contents
     copies = []
@@ -118,9 +118,9 @@ def with_lone_pages(contents: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def digest(contents: dict[str, Any]) -> str:
-    """Return the SHA-256 (hex) of the contents to log, files by their bytes."""
-    held = [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in contents["files"]]
-    text = json.dumps([contents, held], sort_keys=True)
+    """Return the SHA-256 (hex) of the contents to log, including the bytes of files."""
+    data = [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in contents["files"]]
+    text = json.dumps([contents, data], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -133,13 +133,13 @@ def _text(value: Any) -> str:
 
 
 PYTHON = "CONTEXTCLIFF_TRACKER_PYTHON"
-"""Variable that names the Python of an environment with the tracker, where it is not in ours."""
+"""Environment variable: Python of an environment with the tracker, if ours lacks it."""
 NAMES = {"mlflow": "MLflow", "wandb": "Weights & Biases"}
 _LIMIT_S = 300.0
 _LONGEST = 500
-"""Characters of a tracker's message: a server may answer with a whole page."""
+"""Most characters of a tracker's message: a server may answer with a whole page."""
 _QUIET = {
-    # Seven times, with pauses that double, is four minutes for a server that is not there.
+    # Seven attempts with doubling pauses take four minutes if the server is unreachable.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "MLFLOW_ALLOW_FILE_STORE": "true",  # a folder is a place that the user may name
@@ -154,15 +154,15 @@ def track_report(
 ) -> None:
     """Log ``results`` and ``files`` to the study's tracker, if it has one.
 
-    A model whose run holds the same already is left alone. Whatever fails is reported to ``warn``
-    and kept for `tracked_lines`; nothing is raised, and the next report tries again.
+    Skips a model whose run already has the same contents. Failures are reported to ``warn`` and
+    stored for `tracked_lines`; nothing is raised, and the next report tries again.
     """
     if (track := run.study.track) is None:
         return
     state = _read(run.store, run.study, run.campaign)
     try:
         failed = _log(run, results, files, state)
-    except Exception as error:  # of whatever kind: the report is made, and measuring goes on
+    except Exception as error:  # any failure: the report exists, and measuring continues
         failed = redact(str(error) or type(error).__name__, secrets_of(os.environ))
     state["failed"] = failed
     if failed is not None:
@@ -172,7 +172,7 @@ def track_report(
 
 
 def tracked_lines(store: Store, study: Study, campaign: str) -> list[str]:
-    """Return sentences for the terminal: where the report was logged, or why it was not."""
+    """Return sentences for the terminal: where the report was logged, or why not."""
     if study.track is None:
         return []
     state, name = _read(store, study, campaign), NAMES[study.track.kind]
@@ -185,7 +185,7 @@ def tracked_lines(store: Store, study: Study, campaign: str) -> list[str]:
 def _log(
     run: StudyRun, results: list[Cliffs], files: ReportFiles, state: dict[str, Any]
 ) -> str | None:
-    """Update ``state`` to the logged runs; return why something was not logged, or None."""
+    """Log the runs and update ``state``; return why something was not logged, or None."""
     study, track = run.study, run.study.track
     assert track is not None
     if needed := leave_needed(study, "track"):
@@ -194,7 +194,7 @@ def _log(
             "into CONTEXTCLIFF_STUDIES."
         )
     target = _target(run)
-    if state["target"] != target:  # its runs are somewhere else
+    if state["target"] != target:  # its runs are in another place
         state |= {"target": target, "runs": {}}
     known, waiting = state["runs"], []
     for result in results:
@@ -203,7 +203,7 @@ def _log(
         before = known.get(result.model, {})
         if before.get("digest") == made:
             continue
-        # Points of a curve stay in a run for ever, so a new curve gets a new name.
+        # Points of a curve cannot be removed from a run, so a new curve gets a new name.
         version = before.get("curve_version", 0) + (before.get("curve") != curve)
         new = {"digest": made, "curve": curve, "curve_version": version}
         log_curve = before.get("curve") != curve
@@ -224,7 +224,7 @@ def _log(
 
 
 def _target(run: StudyRun) -> dict[str, Any]:
-    """Where the runs are, fully: a setting or variable that changes begins new ones there."""
+    """Return the full location of the runs: if a setting or variable changes it, new runs begin."""
     study, store, track = run.study, run.store, run.study.track
     assert track is not None
     if track.kind == "wandb":
@@ -250,7 +250,7 @@ def _folder(store: Store, name: str) -> Path:
 
 
 def _process(kind: str, request: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], str | None]:
-    """The script's reports on each model, and why it ended early, or None."""
+    """Return the script's reports on each model, and why it ended early, or None."""
     script = PACKAGE / "experiments" / "tracking" / f"{kind}_process.py"
     python = os.environ.get(PYTHON) or sys.executable
     environment = {**_QUIET, **os.environ}
@@ -280,7 +280,7 @@ def _process(kind: str, request: dict[str, Any]) -> tuple[dict[str, dict[str, An
     hidden = secrets_of(os.environ)
     reports: dict[str, dict[str, Any]] = {}
     for line in output.splitlines():
-        with suppress(ValueError, TypeError, KeyError):  # what a tracker prints by itself
+        with suppress(ValueError, TypeError, KeyError):  # other output of the tracker
             report = json.loads(line)
             reports.setdefault(report.pop("model"), {}).update(without_secrets(report, hidden))
     # The end of a sentence, as everywhere else.
@@ -288,7 +288,7 @@ def _process(kind: str, request: dict[str, Any]) -> tuple[dict[str, dict[str, An
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End it and what it has started: a tracker's own processes outlive the script."""
+    """End the process and its children: a tracker's own processes outlive the script."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -299,7 +299,7 @@ def _file(store: Store, study: Study, campaign: str) -> Path:
 
 def _read(store: Store, study: Study, campaign: str) -> dict[str, Any]:
     empty: dict[str, Any] = {"target": None, "runs": {}, "failed": None}
-    with suppress(OSError, ValueError, TypeError):  # none yet, or a damaged one
+    with suppress(OSError, ValueError, TypeError):  # missing or damaged
         kept = json.loads(_file(store, study, campaign).read_bytes())
         if isinstance(kept["runs"], dict):
             return {**empty, **kept}

@@ -1,7 +1,7 @@
 """Log runs to Weights & Biases: a request as JSON on stdin, a line of JSON for each model.
 
-Needs Python and wandb, nothing of this package. What wandb would collect by itself (the machine,
-the command line, the git repository, statistics of the system) is switched off.
+Needs only Python and wandb, not this package. Collection of the machine, the command line, the git
+repository and system statistics by wandb is disabled.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _log(wandb: Any, request: dict[str, Any], model: dict[str, Any]) -> None:
         x_disable_meta=True, x_disable_stats=True, x_disable_machine_info=True,
     )  # fmt: skip
     run_id = model["id"] or secrets.token_hex(4)
-    # Before anything is sent: whatever happens now, the next report goes on with this run.
+    # Before anything is sent, so that the next report continues this run after any failure.
     print(json.dumps({"model": model["model"], "id": run_id}), flush=True)
     run = wandb.init(
         project=request["project"], entity=request["entity"], dir=request["folder"], id=run_id,

@@ -1,4 +1,4 @@
-"""The command `continuation`: what it measures, compares, and makes again of finished runs."""
+"""The `continuation` command: measure texts, and compare or reanalyze finished runs."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ _OPTIONS = together(
     path_option(
         "--analyze",
         "DIR",
-        "Trends, CSV, texts and picture of a finished run, written anew into its folder.",
+        "Rewrite the trends, CSV, texts and picture of a finished run in its folder.",
     ),
     path_option(
-        "--reanalyze", "DIR", "Measure the texts of a finished run again, into a new folder."
+        "--reanalyze", "DIR", "Measure the texts of a finished run again, and write a new folder."
     ),
-    folder_option("--out", "Folder of --reanalyze (default: DIR-reanalyzed)."),
+    folder_option("--out", "Folder that --reanalyze writes (default: DIR-reanalyzed)."),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedRunOptions:
-    """What the person gave; None: not given."""
+    """Options that name a finished run; None if not given."""
 
     analyze: Path | None = None
     reanalyze: Path | None = None
@@ -70,28 +70,28 @@ class FinishedRunOptions:
 
     @property
     def asked(self) -> bool:
-        """Whether a finished run is meant, and nothing is to be measured."""
+        """Return whether a finished run is named, so that nothing is measured."""
         return self.analyze is not None or self.reanalyze is not None
 
     def check(self, texts: tuple[Path, ...]) -> None:
-        """Raise UsageError where options exclude each other."""
+        """Raise UsageError if options exclude each other."""
         if self.analyze is not None and self.reanalyze is not None:
-            raise click.UsageError("--analyze and --reanalyze exclude each other; name one.")
+            raise click.UsageError("--analyze and --reanalyze exclude each other; use one of them.")
         if self.asked and texts:
             option = "--analyze" if self.analyze is not None else "--reanalyze"
             raise click.UsageError(f"{option} reads a finished run; leave out {texts[0]}.")
         if self.out is not None and self.reanalyze is None:
-            raise click.UsageError("--out is the folder of --reanalyze; add that, or leave it out.")
+            raise click.UsageError("--out is the folder of --reanalyze; add it, or drop --out.")
 
 
 finished_run_options = gathered_as("finished", FinishedRunOptions, _OPTIONS)
-"""Gives a command these options as one ``finished: FinishedRunOptions``."""
+"""Decorator that passes these options to a command as ``finished: FinishedRunOptions``."""
 
 
 def analyse_finished(
     finished: FinishedRunOptions, word_list: Path | None, server: ServerOptions, as_json: bool
 ) -> None:
-    """Do what the options ask, and print the averages and the files.
+    """Analyze or remeasure a finished run as asked, and print its averages and files.
 
     Raises:
         ContextCliffError: the run or the word list cannot be read, or files cannot be written.
@@ -104,22 +104,22 @@ def analyse_finished(
 
     if finished.analyze is not None:
         if word_list is not None:
-            raise click.UsageError("--word-list goes with --reanalyze; --analyze measures no text.")
+            raise click.UsageError("--analyze does not use --word-list; leave it out.")
         _print(analyse_again(finished.analyze), as_json=as_json)
         return
     assert finished.reanalyze is not None
     folder = finished.reanalyze
     familiar = read_word_list(word_list) if word_list is not None else None
-    named = folder if folder.name not in ("", "..") else folder.resolve()
-    out = finished.out or named.parent / f"{named.name}-reanalyzed"
+    source = folder if folder.name not in ("", "..") else folder.resolve()
+    out = finished.out or source.parent / f"{source.name}-reanalyzed"
     with _embedding(server) as embedding:
         written = measure_again(folder, out, familiar, embedding)
     if embedding.name is None:
-        say("No embedder is here: figures of coherence stay as they were.")
+        say("No embedder is installed, so the coherence figures stay as they were.")
     else:
         say(f"Coherence is by {embedding.name}; the author's figures stay as they were.")
     if familiar is None:
-        say("Without --word-list, cloze score and reading level stay as they were.")
+        say("Without --word-list, the cloze score and reading level stay as they were.")
     _print(written, as_json=as_json)
 
 
@@ -156,7 +156,7 @@ _MEASURE = "measure"
 
 
 class _TextsOrCommand(click.Group):
-    """A text or an option instead of a command means `measure`."""
+    """Command group that runs `measure` if no subcommand is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or args[0] not in self.commands:
@@ -165,7 +165,7 @@ class _TextsOrCommand(click.Group):
 
 
 class _Measure(click.Command):
-    """Its name is left out where the command is typed."""
+    """Command `measure`, whose usage line omits its name."""
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         path = ctx.parent.command_path if ctx.parent else ctx.command_path
@@ -182,7 +182,7 @@ def continuation() -> None:
 @server_options
 @CONTINUATION_OPTIONS.decorator
 @click.option(
-    "--model-id", metavar="NAME", help="Name of this study (default: made of the options)."
+    "--model-id", metavar="NAME", help="Name of this study (default: derived from the options)."
 )
 @compat_options
 @finished_run_options
@@ -197,18 +197,18 @@ def measure(
     models: tuple[str, ...],
     **given: Any,
 ) -> None:
-    """Let a model continue texts at growing sizes of its context, and print the report.
+    """Have a model continue texts at growing context sizes, and print the report.
 
-    Its prose is measured against what the author wrote next. The model is one of models.yaml, or
-    that of a server. `contextcliff continuation compare` draws finished runs.
+    Its prose is compared with what the author wrote next. The model comes from models.yaml or
+    from a server. `contextcliff continuation compare` draws finished runs.
 
     \b
     Examples:
       contextcliff continuation novel.txt --api-url http://localhost:5001
       contextcliff continuation novel.txt --model my-model --max-context 16k --rounds 5 --dry-run
-          What it would cost, no call.
+          Show what it would cost, without any call.
       contextcliff continuation novel.txt --api-url http://localhost:5001 --compat context-tester
-          As Context-Tester does, with its files.
+          Measure as Context-Tester does, and write its files.
     """
     keys, model_id = given.pop("keys"), given.pop("model_id")
     options = RunOptions(**given)
@@ -216,21 +216,21 @@ def measure(
     compat.check(reanalyze=finished.reanalyze is not None)
     if finished.asked:
         if models:
-            raise click.UsageError("A finished run asks no model; leave out --model.")
+            raise click.UsageError("A finished run needs no model; leave out --model.")
         analyse_finished(finished, compat.word_list, server, options.as_json)
         return
     check_budget()
     if not texts:
-        raise click.UsageError("No text is named: add a file of prose, as novel.txt.")
+        raise click.UsageError("No text is named; add a file of prose, such as novel.txt.")
     with _models(server, models, keys) as (entries, tokenizer):
-        asked = {**compat.keys(keys), **server.embeddings(entries[0])}
-        study = made_study(texts, asked, entries, tokenizer)
+        section_keys = {**compat.keys(keys), **server.embeddings(entries[0])}
+        study = made_study(texts, section_keys, entries, tokenizer)
         if compat.compat is not None:
             if len(entries) != 1:
-                raise click.UsageError("--compat measures one model; run it for each --model.")
+                raise click.UsageError("--compat measures one model; run it once for each.")
             results = compat.results or Path("results")
-            named = compat.run_name(entries[0], model_id, at_address=server.api_url is not None)
-            measure_compat(study, entries[0], results, named, options)
+            run_name = compat.run_name(entries[0], model_id, at_address=server.api_url is not None)
+            measure_compat(study, entries[0], results, run_name, options)
             return
         if model_id is not None:
             study = named_study(study, model_id, "--model-id", "study")
@@ -241,10 +241,10 @@ def measure(
 def _models(
     server: ServerOptions, models: tuple[str, ...], keys: Mapping[str, Any]
 ) -> Iterator[tuple[list[ModelEntry], str | None]]:
-    """The models to measure, and the tokenizer where one is named or the server's counts."""
+    """Yield the models to measure, and the tokenizer if one is named or the server counts."""
     if (server.api_url is None) == (not models):
         raise click.UsageError(
-            "Name one of the two: --model, of models.yaml, or --api-url, the address of a server."
+            "Which model? Give either --model NAME or --api-url http://localhost:5001."
         )
     if server.api_url is not None:
         with served_model(server, max_context(keys)) as (entry, tokenizer):
@@ -254,37 +254,37 @@ def _models(
         if getattr(server, name):
             option = name.removesuffix("_keys").replace("_", "-")
             raise click.UsageError(
-                f"--{option} goes with --api-url; models.yaml and a study's file have keys for it."
+                f"--{option} goes with --api-url; add that, or set it in models.yaml or the study."
             )
     from contextcliff_dagster.inference.models.models_file import get_model, load_models
 
-    known = load_models()
-    yield [get_model(name, known) for name in dict.fromkeys(models)], server.tokenizer
+    models_file = load_models()
+    yield [get_model(name, models_file) for name in dict.fromkeys(models)], server.tokenizer
 
 
 @continuation.command()
 @click.argument(
     "runs", nargs=-1, required=True, metavar="DIR|CSV...", type=click.Path(path_type=Path)
 )
-@click.option("--plot-rounds", is_flag=True, help="Each round as a line next to the average.")
+@click.option("--plot-rounds", is_flag=True, help="Draw each round as a line next to the average.")
 @click.option(
     "--enhanced",
     is_flag=True,
-    help="Composite score, variation, effects and tests of one run (10 rounds or more).",
+    help="Draw composite score, variation, effects and tests of one run (10 rounds or more).",
 )
 @click.option(
-    "--convergence", is_flag=True, help="At which sizes each metric is near the author's text."
+    "--convergence", is_flag=True, help="Draw the sizes at which each metric is near the author."
 )
-@share_option("--tolerance", "What counts as near, as .1 or 10%.", default="0.1", show_default=True)
+@share_option("--tolerance", "Largest near difference, as .1.", default="0.1", show_default=True)
 @click.option(
     "--dpi",
     type=click.IntRange(50, 600),
     default=300,
     show_default=True,
-    help="Pixels an inch; a picture is 11.5 inches wide.",
+    help="Pixels per inch; a picture is 11.5 inches wide.",
 )
 @folder_option(
-    "--out", "Folder of the files.", default=Path("continuation-comparison"), show_default=True
+    "--out", "Folder for the files.", default=Path("continuation-comparison"), show_default=True
 )
 @common_options
 def compare(
@@ -292,8 +292,8 @@ def compare(
 ) -> None:
     """Draw one to six finished runs: folders of results, or CSV files of their averages.
 
-    Results of Context-Tester are read, of all its versions. Writes a picture and its figures as
-    JSON; without one of the three view options, four metrics over context size.
+    Results of every version of Context-Tester can be read. The command writes a picture and its
+    figures as JSON. Without one of the three view options, it draws four metrics by context size.
 
     \b
     Examples:
@@ -305,25 +305,25 @@ def compare(
         compare_results,
     )
 
-    done = compare_results(runs, CompareOptions(_view(views), _near(tolerance), dpi, out))
+    comparison = compare_results(runs, CompareOptions(_view(views), _share(tolerance), dpi, out))
     if as_json:
-        print_json({**done.result, "files": [str(path) for path in done.files]})
+        print_json({**comparison.result, "files": [str(path) for path in comparison.files]})
         return
-    for run in done.result["runs"]:
+    for run in comparison.result["runs"]:
         print_run(run)
-    for path in done.files:
+    for path in comparison.files:
         click.echo(path)
 
 
 def _view(views: dict[str, bool]) -> View:
-    chosen = [name for name, wanted in views.items() if wanted]
-    if len(chosen) > 1:
-        options = " and ".join(f"--{name.replace('_', '-')}" for name in chosen)
-        raise click.UsageError(f"{options} are different pictures; choose one.")
-    return _VIEWS[chosen[0]] if chosen else "standard"
+    selected = [name for name, wanted in views.items() if wanted]
+    if len(selected) > 1:
+        options = " and ".join(f"--{name.replace('_', '-')}" for name in selected)
+        raise click.UsageError(f"{options} draw different pictures; choose one.")
+    return _VIEWS[selected[0]] if selected else "standard"
 
 
-def _near(tolerance: float) -> float:
+def _share(tolerance: float) -> float:
     if not 0 < tolerance < 1:
-        raise click.UsageError(f"--tolerance is {tolerance:g}; it is a share between 0 and 1.")
+        raise click.UsageError(f"--tolerance is {tolerance:g}; give a share between 0 and 1.")
     return tolerance

@@ -1,4 +1,4 @@
-"""The contexts of a study and its authors' passages: made from texts, kept in the store, listed."""
+"""Contexts and author passages of a study: cut from its texts, kept in the store and listed."""
 
 from __future__ import annotations
 
@@ -59,21 +59,21 @@ if TYPE_CHECKING:
 
 
 _Changed = tuple[int, int]
-"""Size and time of the last change: a file with others is read again."""
+"""File size and time of its last change; a file is read again if either differs."""
 _TEXTS_KEPT = 8
 
 
 def section_of(study: Study) -> ContinuationSection:
-    """Return the study's key `continuation`."""
+    """Return the `continuation` section of a study."""
     section: ContinuationSection = study.sections["continuation"]
     return section
 
 
 def read_source(study: Study, number: int) -> ReadText:
-    """Return a text of the study, by its place in `texts`.
+    """Return the study's text at position ``number`` of `texts`.
 
     Raises:
-        StudyError: its user has not agreed to the file, it cannot be read, or it holds no text.
+        StudyError: the user has not allowed the file, it cannot be read, or it holds no text.
     """
     tokenizer_of(study, "continuation")
     name = section_of(study).text_names[number]
@@ -81,7 +81,7 @@ def read_source(study: Study, number: int) -> ReadText:
 
 
 class SourceDigests(NamedTuple):
-    """SHA-256 (hex) of a text's file, and of the text in it."""
+    """SHA-256 digests (hex) of a text's file and of its extracted text."""
 
     file: str
     text: str
@@ -90,32 +90,32 @@ class SourceDigests(NamedTuple):
 def source_digests(
     study: Study, number: int, kept: Mapping[str, Sequence[str]] | None = None
 ) -> SourceDigests:
-    """Return the digests of a text, by its place in `texts`.
+    """Return the digests of the study's text at position ``number`` of `texts`.
 
-    Where the file is gone, or its user has not agreed to reading it, those in ``kept`` (name ->
-    both) stand in: what was made of it is in the store.
+    If the file is gone, or the user has not allowed reading it, return the digests in ``kept``
+    (name -> file and text digest): the store has what was made from it.
 
     Raises:
-        StudyError: as `read_source`, and nothing is kept.
+        StudyError: as `read_source`, if ``kept`` has no digests of the text.
     """
     name = section_of(study).text_names[number]
-    known = SourceDigests(*kept[name]) if kept and name in kept else None
+    stored = SourceDigests(*kept[name]) if kept and name in kept else None
     try:
         file, changed = _file_of(study, number)
         if changed[0] > Limits().file_mb * 1e6:
-            _extracted(file, changed)  # refuses it, before so much is read
+            _extracted(file, changed)  # refuses the file before reading it
         digest = _file_digest(file, changed)
     except StudyError:
-        if known is None:
+        if stored is None:
             raise
-        return known
-    if known is not None and known.file == digest:
-        return known
+        return stored
+    if stored is not None and stored.file == digest:
+        return stored
     return SourceDigests(digest, _text_digest(file, changed))
 
 
 def _file_of(study: Study, number: int) -> tuple[Path, _Changed]:
-    """A text's file, and what an edit changes of it."""
+    """Return a text's file, with its size and time of change."""
     from contextcliff_dagster.studies.study import absolute, refuse_without_leave
 
     refuse_without_leave(study, "continuation.texts")
@@ -166,31 +166,31 @@ def _extracted(file: Path, changed: _Changed) -> str:
 
 
 MAKING_VERSION = "1"
-"""Raise it when the same study would give other documents: those in stores are then made anew."""
+"""Version of the documents; raise it when a study would give others, so stores remake them."""
 WORDS_A_TOKEN = 0.7
-"""Words of the author's passage per token of the longest continuation."""
+"""Words in the author's passage per token of the longest continuation."""
 MOST_HUMAN, LEAST_HUMAN = 80, 20
-"""Passages of a text for the noise floor at most, and of all texts together at least."""
+"""Most noise-floor passages of one text, and fewest of all texts together."""
 
 _SPARE = 1.3
-"""Characters that passages are apart, in those that so many words take on average."""
+"""Distance between passages, as a multiple of their average length in characters."""
 _MOST_READ = 1 << 22
-"""Characters of a text that this average is taken over."""
+"""Characters of a text over which that average is taken."""
 
 Kind = Literal["context", "author", "human", "source"]
-"""`source`: length of the text that a compat study was cut from, without its words."""
+"""Kinds of documents; `source` has only the length of a compat study's text, not its words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is made of each text.
+    """Plan of the documents that are cut from each text.
 
     Attributes:
-        sizes: windows in tokens, the smallest first.
+        sizes: windows in tokens, smallest first.
         reserved: tokens of a window that are not context: continuation, instruction, template.
-        max_tokens: of the longest continuation.
-        passages: points in a text.
-        seed: of the points.
+        max_tokens: tokens of the longest continuation.
+        passages: number of points in a text.
+        seed: seed that the points are drawn with.
     """
 
     sizes: Sequence[int]
@@ -201,17 +201,17 @@ class Plan:
 
     @property
     def words(self) -> int:
-        """Words of the author's passages."""
+        """Return the number of words in an author's passage."""
         return max(1, int(WORDS_A_TOKEN * self.max_tokens))
 
     def points(self, text: ReadText) -> tuple[Point, ...]:
-        """Return the points of a text; raises like `choose_points`."""
+        """Return the points of a text; raise as `choose_points` does."""
         most = self.sizes[-1] - self.reserved
         return choose_points(text, self.passages, most, self.max_tokens, self.seed)
 
 
 def passage_rows(plan: Plan, point: Point, tokenizer: Tokenizer) -> Iterator[dict[str, Any]]:
-    """Yield the contexts of a point, the smallest first, and then the author's passage."""
+    """Yield the contexts of a point, smallest first, then the author's passage."""
     texts: list[tuple[Kind, int, str]] = [
         ("context", size, context_before(point, size - plan.reserved, tokenizer))
         for size in plan.sizes
@@ -222,27 +222,27 @@ def passage_rows(plan: Plan, point: Point, tokenizer: Tokenizer) -> Iterator[dic
 
 
 def human_rows(plan: Plan, text: ReadText, tokenizer: Tokenizer) -> Iterator[dict[str, Any]]:
-    """Yield passages of the author that overlap none which continuations are compared with."""
+    """Yield author passages that do not overlap those that continuations are compared with."""
     for number, place in enumerate(human_places(plan, text)):
         passage = author_after(Point("", text, place), plan.words)
         yield document_row("human", text.name, f"{number:03d}", 0, passage, tokenizer)
 
 
 def human_places(plan: Plan, text: ReadText) -> list[int]:
-    """Return the characters where these passages begin.
+    """Return the character positions at which the human passages begin.
 
     They begin at sentence ends, do not overlap, and are spread evenly over the text.
     """
     sample = text.text[:_MOST_READ]
     reach = int(_SPARE * plan.words * len(sample) / max(1, _words_of(sample)))
-    taken = [point.at for point in plan.points(text)]
-    free, free_from = [], 0
+    points = [point.at for point in plan.points(text)]
+    spots, free_from = [], 0
     for at in text.ends:
-        if at >= free_from and at + reach <= len(text.text) and not _is_near(at, taken, reach):
-            free.append(at)
+        if at >= free_from and at + reach <= len(text.text) and not _is_near(at, points, reach):
+            spots.append(at)
             free_from = at + reach
-    chosen = np.unique(np.linspace(0, len(free) - 1, min(MOST_HUMAN, len(free))).round())
-    return [free[place] for place in chosen.astype(int)]
+    indices = np.unique(np.linspace(0, len(spots) - 1, min(MOST_HUMAN, len(spots))).round())
+    return [spots[place] for place in indices.astype(int)]
 
 
 @lru_cache(maxsize=8)
@@ -250,21 +250,21 @@ def _words_of(text: str) -> int:
     return len(read_prose(text).words)
 
 
-def _is_near(at: int, taken: Sequence[int], reach: int) -> bool:
-    return any(abs(at - other) < reach for other in taken)
+def _is_near(at: int, points: Sequence[int], reach: int) -> bool:
+    return any(abs(at - point) < reach for point in points)
 
 
 def require_noise_floor(counts: Mapping[str, int], words: int) -> None:
-    """Raise StudyError where the texts hold too few human passages for the score.
+    """Raise StudyError if the texts hold too few human passages for the score.
 
-    ``counts``: text -> its human passages, of so many ``words``.
+    ``counts`` maps each text to its number of human passages of ``words`` words.
     """
-    short = [name for name, count in counts.items() if count < 4]
-    if sum(counts.values()) < LEAST_HUMAN or short:
+    poor = [name for name, count in counts.items() if count < 4]
+    if sum(counts.values()) < LEAST_HUMAN or poor:
         raise StudyError(
             f"The texts hold {sum(counts.values())} further passages of {words} words"
-            f"{f', and {short[0]!r} too few of them' if short else ''}; the score needs at least "
-            f"{LEAST_HUMAN} in all and 4 of each text to know how far an author is from himself: "
+            f"{f', too few in {poor[0]!r}' if poor else ''}; the score needs at least "
+            f"{LEAST_HUMAN} in all and 4 from each text to know how much an author varies: "
             "give longer texts, or lower `continuation.passages` or `continuation.max_tokens`."
         )
 
@@ -272,7 +272,7 @@ def require_noise_floor(counts: Mapping[str, int], words: int) -> None:
 def document_row(
     kind: Kind, source: str, passage: str, size: int, text: str, tokenizer: Tokenizer
 ) -> dict[str, Any]:
-    """Return a row of `CONTINUATION_DOCUMENTS`; ``size``: of the window, 0 without a context."""
+    """Return a row of `CONTINUATION_DOCUMENTS`; ``size`` of the window is 0 without a context."""
     return {
         "document_id": document_id(text),
         "kind": kind,
@@ -285,29 +285,29 @@ def document_row(
 
 
 def made_by(plan: Plan, text_sha256: str, fingerprint: str) -> str:
-    """Return the SHA-256 (hex) of what decides a text's documents."""
-    decides = [MAKING_VERSION, repr(plan), text_sha256, fingerprint]
-    return hashlib.sha256("\0".join(decides).encode()).hexdigest()
+    """Return the SHA-256 (hex) of everything that determines a text's documents."""
+    inputs = [MAKING_VERSION, repr(plan), text_sha256, fingerprint]
+    return hashlib.sha256("\0".join(inputs).encode()).hexdigest()
 
 
 LISTED = ("document_id", "kind", "source", "passage", "context_tokens", "length_tokens")
-"""Columns of the documents that the list has, too: all that asking needs."""
+"""Columns that the document list repeats: all that the model calls need."""
 HUMAN = "human"
-"""Partition of the human passages, next to those of the points."""
+"""Partition of the human passages, next to the partitions of the points."""
 
 
 def documents_dir(store: Store, study: str) -> Path:
-    """Folder of the documents and of their list."""
+    """Return the folder of the documents and their list."""
     return store.study_dir(study) / "continuation_documents"
 
 
 def part_file(store: Store, study: str, text: str, part: str) -> Path:
-    """The file of a partition: ``part`` is `point_key` of a point, or `HUMAN`."""
+    """Return the file of a partition; ``part`` is the `point_key` of a point, or `HUMAN`."""
     return documents_dir(store, study) / text / f"{part}.parquet"
 
 
 def point_key(number: int) -> str:
-    """Return a point's number as partition key; keys sort as points do.
+    """Return a point's number as a partition key; keys sort in the order of the points.
 
     >>> point_key(7)
     'p007'
@@ -316,7 +316,7 @@ def point_key(number: int) -> str:
 
 
 def write_part(path: Path, rows: Iterable[Mapping[str, Any]], made_by: str) -> None:
-    """Write the documents of a partition, all or none.
+    """Write all documents of a partition, or none.
 
     Raises:
         StoreError: the file cannot be written.
@@ -325,7 +325,7 @@ def write_part(path: Path, rows: Iterable[Mapping[str, Any]], made_by: str) -> N
 
 
 def read_part(path: Path, made_by: str | None = None) -> list[dict[str, Any]] | None:
-    """Return the `LISTED` columns of a partition; None unless there is one made by this."""
+    """Return the `LISTED` columns of a partition, or None unless ``made_by`` made it."""
     with suppress(StoreError):
         table = read_table(path, CONTINUATION_DOCUMENTS, {"made_by", *LISTED})
         rows: list[dict[str, Any]] = table.to_pylist()
@@ -339,20 +339,20 @@ def read_texts(path: Path) -> list[dict[str, Any]]:
     """Return the documents of a partition with their texts.
 
     Raises:
-        StoreError: the file cannot be read, or a text is not the one that was made.
+        StoreError: the file cannot be read, or a text differs from the one that was made.
     """
     rows: list[dict[str, Any]] = read_table(path, CONTINUATION_DOCUMENTS).to_pylist()
     for row in rows:
         if hashlib.sha256(row["text"].encode()).hexdigest() != row["document_id"]:
             raise StoreError(
-                f"{path}: document {row['document_id'][:12]} is not the text that was made; delete "
+                f"{path}: document {row['document_id'][:12]} is not the original text; delete "
                 "the file and prepare the study again."
             )
     return rows
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what to show of documents."""
+    """Return the counts of contexts, tokens and human passages that reports show."""
     contexts = [row["length_tokens"] for row in rows if row["kind"] == "context"]
     return {
         "contexts": len(contexts),
@@ -367,9 +367,9 @@ Row = Mapping[str, Any]
 
 
 class ContinuationSamples:
-    """A `SampleSource` over contexts (`LISTED`) in cells that one recipe asks.
+    """`SampleSource` of the contexts (`LISTED` rows) in the cells that share a recipe.
 
-    ``asked``: the instruction. ``file_of``: a context's id -> its file in the store.
+    ``asked`` is the instruction; ``file_of`` maps a context's id to its file in the store.
     """
 
     def __init__(
@@ -384,7 +384,7 @@ class ContinuationSamples:
         self._asked, self._file_of = asked, file_of
 
     def planned(self, bin: str, n: int) -> Sequence[PlannedExample]:
-        """Return the first ``n`` points of a cell: the first of each text, then the second."""
+        """Return the first ``n`` points of a cell: each text's first point, then each second."""
         if (cell := self._cells.get(bin)) is None:
             return []
         rows = [row for row in self._contexts if row["context_tokens"] == cell.tokens]
@@ -398,14 +398,14 @@ class ContinuationSamples:
         """Return a context's text.
 
         Raises:
-            StoreError: the store does not have it.
+            StoreError: the store does not have the context.
         """
         if document_id not in self._file_of:
             raise StoreError(f"There is no context {document_id[:12]}; prepare the study again.")
         file = self._file_of[document_id]
         texts = _texts(file, file.stat().st_mtime_ns if file.exists() else 0)
         if document_id not in texts:
-            raise StoreError(f"{file} was made anew; run the same command again.")
+            raise StoreError(f"{file} has changed; run the same command again.")
         return texts[document_id]
 
     def _example(self, cell: Cell, row: Row) -> Example:
@@ -430,11 +430,11 @@ def _texts(file: Path, changed: int) -> dict[str, str]:
 
 
 class ContinuationDocuments(KeptDocuments):
-    """Documents of the experiment: a partition is a text, and a point or its human passages."""
+    """Documents of the experiment, partitioned by text and by point (or human passages)."""
 
     description = (
-        "Of each text: a point's contexts at every size with what the author wrote after it (p000, "
-        "p001, ...), and other passages of the author, which show how far human prose varies "
+        "For each text: a point's contexts of every size with the author's next passage (p000, "
+        "p001, ...), and other passages of the author, which show how much human prose varies "
         "(human)."
     )
 
@@ -449,7 +449,7 @@ class ContinuationDocuments(KeptDocuments):
         text, part = partition["document"], partition["part"]
         if text not in keys["document"] or part not in keys["part"]:
             raise StudyError(
-                f"Study {study.name!r} asks for no documents {text}, {part}; see `continuation` in "
+                f"Study {study.name!r} has no documents {text}, {part}; see `continuation` in "
                 "its file."
             )
         rows = _ensure_part(study, store, keys["document"].index(text), part)
@@ -472,28 +472,28 @@ class ContinuationDocuments(KeptDocuments):
                 require_noise_floor(counts, plan_of(study).words)
             store.mark()
             folder = documents_dir(store, study.name)
-            sources = {name: list(one) for name, one in _digests(study, store).items()}
+            sources = {name: list(digests) for name, digests in _digests(study, store).items()}
             write_list(folder, _spec_hash(study, store), rows, sources)
-        made = self.frozen(study, store)
-        assert made is not None
-        return made
+        record = self.frozen(study, store)
+        assert record is not None
+        return record
 
     def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
-        kept = _list(study, store)
+        index = _list(study, store)
         keys = self.keys(study)
-        there = kept is not None and all(
+        whole = index is not None and all(
             part_file(store, study.name, text, part).exists()
             for text in keys["document"]
             for part in keys["part"]
         )
-        return MadeDocuments(kept.sha256, summary(kept.documents)) if kept and there else None
+        return MadeDocuments(index.sha256, summary(index.documents)) if index and whole else None
 
     def depends_on(self, study: Study) -> Mapping[str, Any]:
         section = section_of(study)
-        asked = section.model_dump(mode="json", include={"texts", "max_tokens", "passages", "seed"})
+        keys = section.model_dump(mode="json", include={"texts", "max_tokens", "passages", "seed"})
         plan = plan_of(study)
         return {
-            **asked,
+            **keys,
             "sizes": list(plan.sizes),
             "reserved": plan.reserved,
             "tokenizer": tokenizer_name(study, "continuation"),
@@ -513,20 +513,20 @@ DOCUMENTS = ContinuationDocuments()
 
 
 def plan_of(study: Study) -> Plan:
-    """Return what is made of each text.
+    """Return the plan of the documents cut from each text.
 
     Raises:
         StudyError: the tokenizer cannot be opened, or the smallest window holds no context.
     """
 
     section = section_of(study)
-    asked = tokenizer_of(study, "continuation").count(instruction_of(section))
-    reserved = section.max_tokens + asked + TEMPLATE_TOKENS
+    prompt = tokenizer_of(study, "continuation").count(instruction_of(section))
+    reserved = section.max_tokens + prompt + TEMPLATE_TOKENS
     if section.sizes[0] - reserved < section.max_tokens // 2:
         raise StudyError(
             f"Study {study.name!r}: the smallest window, {section.sizes[0]:,} tokens, leaves "
             f"{max(0, section.sizes[0] - reserved):,} for the context, after "
-            f"{section.max_tokens:,} for the continuation and {asked + TEMPLATE_TOKENS:,} for the "
+            f"{section.max_tokens:,} for the continuation and {prompt + TEMPLATE_TOKENS:,} for the "
             "instruction; raise "
             "`continuation.start_context` or lower `continuation.max_tokens`."
         )
@@ -534,18 +534,18 @@ def plan_of(study: Study) -> Plan:
 
 
 def listed(study: Study, store: Store) -> list[dict[str, Any]]:
-    """Return the documents of a study (`LISTED`), made where they are missing."""
+    """Return the documents of a study (`LISTED`), making those that are missing."""
     DOCUMENTS.freeze(study, store)
-    kept = _list(study, store)
-    assert kept is not None
-    return kept.documents
+    stored_list = _list(study, store)
+    assert stored_list is not None
+    return stored_list.documents
 
 
 def passages(study: Study, store: Store) -> Iterator[dict[str, Any]]:
-    """Yield the author's and the human passages of a study with their texts, text by text.
+    """Yield the rows of a study's author and human passages with their text, text by text.
 
     Raises:
-        StudyError, StoreError: they cannot be made, kept or read.
+        StudyError, StoreError: the passages cannot be made, stored or read.
     """
     DOCUMENTS.freeze(study, store)
     keys = DOCUMENTS.keys(study)
@@ -557,10 +557,10 @@ def passages(study: Study, store: Store) -> Iterator[dict[str, Any]]:
 
 
 def require_texts(study: Study) -> None:
-    """Return if the texts can be read and are long enough; nothing is made.
+    """Raise StudyError unless the texts can be read and are long enough; make nothing.
 
     Raises:
-        StudyError: a text cannot be read, or is too short; all together are.
+        StudyError: a text cannot be read or is too short, or the texts together are too short.
     """
 
     texts = [read_source(study, number) for number in range(len(section_of(study).texts))]
@@ -571,18 +571,18 @@ def require_texts(study: Study) -> None:
 
 
 def _list(study: Study, store: Store) -> DocumentList | None:
-    """The list in the store where it is that of ``study``."""
+    """Return the document list in the store if it belongs to ``study`` as it is now."""
     folder = documents_dir(store, study.name)
-    # Where there is none at all, no text need be read to know that.
+    # If there is no list at all, no text has to be read.
     return read_list(folder, _spec_hash(study, store)) if read_list(folder) else None
 
 
 def _digests(study: Study, store: Store) -> dict[str, SourceDigests]:
-    """The digests of the study's texts by name; of those that are gone, as the list has them."""
-    known = read_list(documents_dir(store, study.name))
-    kept = known.sources if known else {}
+    """Return the digests of the study's texts by name; the list has those of missing files."""
+    stored_list = read_list(documents_dir(store, study.name))
+    digests = stored_list.sources if stored_list else {}
     names = section_of(study).text_names
-    return {name: source_digests(study, number, kept) for number, name in enumerate(names)}
+    return {name: source_digests(study, number, digests) for number, name in enumerate(names)}
 
 
 def _maker(study: Study, plan: Plan, text_sha256: str, fingerprint: str) -> str:
@@ -594,20 +594,20 @@ def _maker(study: Study, plan: Plan, text_sha256: str, fingerprint: str) -> str:
 def _spec_hash(study: Study, store: Store) -> str:
     plan, fingerprint = plan_of(study), tokenizer_of(study, "continuation").fingerprint
     digests = _digests(study, store).values()
-    together = "".join(_maker(study, plan, one.text, fingerprint) for one in digests)
-    return hashlib.sha256(together.encode()).hexdigest()
+    joined = "".join(_maker(study, plan, digest.text, fingerprint) for digest in digests)
+    return hashlib.sha256(joined.encode()).hexdigest()
 
 
 def _ensure_part(study: Study, store: Store, number: int, part: str) -> list[dict[str, Any]]:
-    """The documents of a partition, made unless the store has them."""
+    """Return the documents of a partition, making them if the store lacks them."""
 
     plan, tokenizer = plan_of(study), tokenizer_of(study, "continuation")
     name = section_of(study).text_names[number]
     digest = _digests(study, store)[name].text
     maker = _maker(study, plan, digest, tokenizer.fingerprint)
     path = part_file(store, study.name, name, part)
-    kept = read_part(path, maker)
-    if kept is None:
+    stored_rows = read_part(path, maker)
+    if stored_rows is None:
         text = read_source(study, number)
         if section_of(study).compat:
             rows = compat_rows(study, name)
@@ -617,20 +617,20 @@ def _ensure_part(study: Study, store: Store, number: int, part: str) -> list[dic
             point = plan.points(text)[int(part.removeprefix("p"))]
             rows = passage_rows(plan, point, tokenizer)
         write_part(path, rows, maker)
-        kept = read_part(path, maker) or []
-    return kept
+        stored_rows = read_part(path, maker) or []
+    return stored_rows
 
 
 _NUMBER = re.compile(r"\d{1,3}")
 
 
 def archived(study: Study, store: Store, parts: Mapping[str, Any]) -> KeptList | None:
-    """Return the documents in ``store``; None where there is no list with the texts' digests.
+    """Return the documents in ``store``, or None without a list that has the texts' digests.
 
-    ``parts``: the keys of both dimensions, in the order of the list.
+    ``parts`` has the keys of both dimensions, in the order of the list.
     """
-    kept = read_list(documents_dir(store, study.name))
-    if kept is None or not kept.sources:
+    stored_list = read_list(documents_dir(store, study.name))
+    if stored_list is None or not stored_list.sources:
         return None
     rows = [
         row
@@ -638,11 +638,11 @@ def archived(study: Study, store: Store, parts: Mapping[str, Any]) -> KeptList |
         for part in parts["part"]
         for row in read_texts(part_file(store, study.name, text, part))
     ]
-    return KeptList(kept.made_by, kept.sources, rows)
+    return KeptList(stored_list.made_by, stored_list.sources, rows)
 
 
 def restore(study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:
-    """As `KeptDocuments.restore`; a list that the store has already stays as it is."""
+    """Return a function that restores the documents as `KeptDocuments`; keep an existing list."""
     folder, names = documents_dir(store, study.name), section_of(study).text_names
     with malformed(file, KEPT_MEMBERS[0]):
         sources = {name: list(SourceDigests(*map(str, of))) for name, of in kept.sources.items()}
@@ -651,7 +651,7 @@ def restore(study: Study, store: Store, kept: KeptList, file: Path) -> Callable[
         for row in kept.rows:
             by_part.setdefault((row["source"], _part(row)), []).append(dict(row))
     if {text for text, _ in by_part} != set(names) or set(sources) != set(names):
-        raise damaged(file, "its documents are not those of its study's texts")
+        raise damaged(file, "its documents do not match the texts of its study")
     makers = {}
     for place, rows in by_part.items():
         with malformed(file, KEPT_MEMBERS[1]):
@@ -664,8 +664,8 @@ def restore(study: Study, store: Store, kept: KeptList, file: Path) -> Callable[
         return lambda: None
     if read_list(folder) is not None:
         raise StoreError(
-            f"{file} holds other documents of study {study.name!r} than {folder}; import it into a "
-            "store of its own with --store DIR."
+            f"{file} holds other documents of study {study.name!r} than {folder}; import it into "
+            "another store with --store DIR."
         )
     listed = [{name: row[name] for name in LISTED} for rows in by_part.values() for row in rows]
 
@@ -678,7 +678,7 @@ def restore(study: Study, store: Store, kept: KeptList, file: Path) -> Callable[
 
 
 def _part(row: Mapping[str, Any]) -> str:
-    """The partition of a document; raises ValueError where its passage is no number."""
+    """Return the partition of a document; raise ValueError if its passage is not a number."""
     if row["kind"] == HUMAN:
         return HUMAN
     number = str(row["passage"]).rpartition("-")[2]
@@ -688,34 +688,34 @@ def _part(row: Mapping[str, Any]) -> str:
 
 
 _TEMPLATE_TOKENS = 108
-"""Left free of the largest window for a chat template, next to the reference's 20: a prompt that
-might not fit is not sent."""
+"""Tokens of the largest window kept free for a chat template, besides the reference's 20: a prompt
+that might not fit is not sent."""
 
 
 def slices_of(study: Study) -> Slices:
     """Cut the text of a compat study.
 
     Raises:
-        StudyError: it cannot be read.
-        DataError: it is empty.
+        StudyError: the text cannot be read.
+        DataError: the text is empty.
     """
     section = section_of(study)
     text = read_source(study, 0)
     most, length = section.max_context, section.max_tokens
-    tokenizer_of(study, "continuation")  # refused without leave
+    tokenizer_of(study, "continuation")  # raises if the user has not allowed it
     return _cut(
         text.text, tokenizer_name(study, "continuation"), most, length, instruction_of(section)
     )
 
 
 def compat_rows(study: Study, name: str) -> Iterator[dict[str, Any]]:
-    """Yield the contexts of ``study``, the smallest first, what the author wrote after them, and
-    the length of the text.
+    """Yield the contexts of ``study``, smallest first, the author's continuation and the length
+    of the text.
 
-    The first size that the text does not reach, and all larger ones, have none.
+    The first size that the text does not fill, and all larger sizes, have no context.
 
     Raises:
-        StudyError: the text reaches no size at all.
+        StudyError: the text does not fill even the smallest size.
     """
     section, tokenizer = section_of(study), tokenizer_of(study, "continuation")
     slices, passage = slices_of(study), f"{name}-00"
@@ -738,5 +738,5 @@ def compat_rows(study: Study, name: str) -> Iterator[dict[str, Any]]:
 
 @lru_cache(maxsize=2)
 def _cut(text: str, tokenizer: str, max_context: int, max_tokens: int, instruction: str) -> Slices:
-    counts = opened_tokenizer(tokenizer)
-    return sliced(source_text(text), counts, max_context, max_tokens, instruction)
+    counter = opened_tokenizer(tokenizer)
+    return sliced(source_text(text), counter, max_context, max_tokens, instruction)

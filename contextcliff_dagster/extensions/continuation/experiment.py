@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
 
 class Continuation(Experiment):
-    """Texts are continued from fixed points at every size of the context; the prose is measured
-    against the author's own."""
+    """Experiment that continues texts at every context size and compares the prose with the
+    author's own."""
 
     name = "continuation"
     version = "2"  # of the shared contrast
@@ -65,13 +65,13 @@ class Continuation(Experiment):
     dimension = "size"
     predictions = CONTINUATION_PREDICTIONS
     records = CONTINUATION_RECORDS
-    description = "Continuations of texts: every point, size and round, one row a call."
+    description = "Continuations of texts at every point, size and round; one row per call."
     records_description = (
-        "Every continuation measured: metrics of its prose, score against the author's own, kind "
-        "of collapse, words in common with the author's text, coherence."
+        "Measurements of every continuation: prose metrics, score against the author's prose, "
+        "kind of collapse, words shared with the author's text, coherence."
     )
     result_descriptions: ClassVar[Mapping[str, str]] = {
-        "continuation_result": "At which size of the context prose declines or collapses, and how "
+        "continuation_result": "Context sizes at which prose declines or collapses, and how "
         "the arms differ.",
     }
     checks = RECORD_CHECKS
@@ -80,9 +80,9 @@ class Continuation(Experiment):
         return tuple(cell.key for cell in cells_of(section_of(study)))
 
     def samples_per_cell(self, study: Study) -> int:
-        section, asked = section_of(study), study.sampling
+        section, plan = section_of(study), study.sampling
         n = section.passages * len(section.texts)
-        return min(n, asked.samples_per_bin) if "samples_per_bin" in asked.model_fields_set else n
+        return min(n, plan.samples_per_bin) if "samples_per_bin" in plan.model_fields_set else n
 
     def recipe(self, study: Study) -> Recipe:
         """Return the recipe of the first temperature."""
@@ -186,7 +186,7 @@ class Continuation(Experiment):
 
         if section_of(run.study).compat:
             return compat_sections(results)
-        page = continuation_page(results, title="Prose over the size of the context")
+        page = continuation_page(results, title="Prose by context size")
         return deeper(page.head)
 
     def has_page(self, study: Study) -> bool:
@@ -216,8 +216,8 @@ class Continuation(Experiment):
             embedder = embedder_name(study) if is_required(study) else None
             return {"scoring": SCORING_VERSION, "embedder": embedder}
         if step == "result":
-            own = {"word_list": section.word_list} if section.compat else {}
-            return {**super().depends_on(study, step), "margin": section.margin, **own}
+            word_list = {"word_list": section.word_list} if section.compat else {}
+            return {**super().depends_on(study, step), "margin": section.margin, **word_list}
         return super().depends_on(study, step)
 
 
@@ -228,7 +228,7 @@ def _authors(run: StudyRun) -> Authors:
 
 
 def _arm_label(model: str, arm: str, models: Sequence[str], heats: Sequence[float]) -> str:
-    """An arm's name in the result: the model where there are several, and what differs."""
+    """Return an arm's name in the result: the model if there are several, and what differs."""
     if arm == BASE:
         arm = f"temperature {heats[0]:g}" if len(heats) > 1 else ""
     return ", ".join([*([model] if len(models) > 1 else ()), *([arm] if arm else ())]) or model
@@ -239,7 +239,7 @@ def _part(passage: str) -> str:
 
 
 def _expected(study: Study) -> list[dict[str, Any]]:
-    """Rows like those of `files.LISTED` for contexts that are not made yet."""
+    """Return rows with the columns `documents.LISTED` for contexts that are not made yet."""
     plan, section = plan_of(study), section_of(study)
     return [
         {
@@ -259,20 +259,20 @@ def _expected(study: Study) -> list[dict[str, Any]]:
 def _sources(
     study: Study, rows: Sequence[Mapping[str, Any]], files: Mapping[str, Path]
 ) -> list[Source]:
-    """One for each temperature and number of rounds: they are asked one after the other."""
+    """Return a source for each temperature and number of rounds; they run one after another."""
     from contextcliff_dagster.extensions.continuation.documents import ContinuationSamples
 
     section = section_of(study)
-    alike: dict[tuple[float, int], list[Cell]] = {}
+    cells_by_run: dict[tuple[float, int], list[Cell]] = {}
     for cell in cells_of(section):
-        alike.setdefault((cell.temperature, section.rounds_at(cell.tokens)), []).append(cell)
-    asked = instruction_of(section)
+        cells_by_run.setdefault((cell.temperature, section.rounds_at(cell.tokens)), []).append(cell)
+    instruction = instruction_of(section)
     return [
         Source(
-            ContinuationSamples(cells, rows, asked, files),
+            ContinuationSamples(cells, rows, instruction, files),
             recipe=recipe_of(study, section, heat, rounds),
         )
-        for (heat, rounds), cells in alike.items()
+        for (heat, rounds), cells in cells_by_run.items()
     ]
 
 

@@ -1,4 +1,4 @@
-"""What the experiment `continuation` adds to the core."""
+"""Registration of the experiment `continuation` with the core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of runs: standard comparison, rounds, statistics, convergence."""
+"""Pictures of finished runs: averages, rounds, statistics and convergence."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ _GROWTH, _AIR = 0.06, 0.04
 
 @dataclass(frozen=True, slots=True)
 class UsualRange:
-    """Linear from ``low`` to ``high``, logarithmic beyond."""
+    """Axis scale that is linear from ``low`` to ``high`` and logarithmic beyond."""
 
     low: float
     high: float
 
     def stretched(self, values: Iterable[float]) -> UsualRange:
-        """The range with those of ``values`` that are not further off than it is wide."""
+        """Return the range extended to the ``values`` at most its own width away from it."""
         width = self.high - self.low
         near = [x for x in values if self.low - width <= x <= self.high + width]
         return UsualRange(min([self.low, *near]), max([self.high, *near]))
 
     def forward(self, y: Any) -> NDArray[Any]:
-        """Values to heights: the usual range is 0 to 1."""
+        """Return the heights of values; the usual range maps to 0..1."""
         u = (np.asarray(y, dtype=float) - self.low) / (self.high - self.low)
         beyond = np.where(u > 1, u - 1, np.where(u < 0, u, 0.0))
         outside = np.sign(beyond) * _GROWTH * np.log1p(np.abs(beyond) / _GROWTH)
         return np.asarray(np.clip(u, 0, 1) + outside)
 
     def inverse(self, heights: Any) -> NDArray[Any]:
-        """Heights to values."""
+        """Return the values at heights."""
         h = np.asarray(heights, dtype=float)
         beyond = np.where(h > 1, h - 1, np.where(h < 0, h, 0.0))
         outside = np.sign(beyond) * _GROWTH * np.expm1(np.abs(beyond) / _GROWTH)
@@ -55,15 +55,15 @@ class UsualRange:
 
 
 def collapse_axis(axes: Axes, usual: UsualRange, values: Iterable[float], *, invert: bool) -> None:
-    """Give ``axes`` limits that hold all ``values``; where some lie far off, a log scale for them.
+    """Set limits of ``axes`` that hold all ``values``, with a log scale for distant ones.
 
-    The linear range ends at a line there, and the outermost value is a tick.
+    A line marks the end of the linear range, and the outermost value gets a tick.
     """
     from matplotlib.ticker import MaxNLocator
 
-    known = [value for value in values if math.isfinite(value)]
-    linear = usual.stretched(known)
-    low, high = min([linear.low, *known]), max([linear.high, *known])
+    finite = [value for value in values if math.isfinite(value)]
+    linear = usual.stretched(finite)
+    low, high = min([linear.low, *finite]), max([linear.high, *finite])
     ends = linear.forward([low, high])
     air = _AIR * (ends[1] - ends[0])
     axes.set_yscale("function", functions=(linear.forward, linear.inverse))
@@ -87,7 +87,7 @@ _AUTHOR = "#2E8B57"
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric with a panel: its key, its name and the range that prose usually has."""
+    """Metric with a panel: its key, its name and the usual range of prose."""
 
     key: str
     name: str
@@ -99,13 +99,13 @@ PANELS = (
     Metric("vocabulary_diversity", "Vocabulary diversity", UsualRange(0.2, 0.7), invert=True),
     Metric("cloze_score", "Cloze score (a readability formula)", UsualRange(15, 40)),
     Metric("adjacent_coherence", "Similarity of neighbouring sentences", UsualRange(0.4, 1)),
-    Metric("bigram_repetition_rate", "Repeated pairs of words", UsualRange(0, 0.3)),
+    Metric("bigram_repetition_rate", "Repeated word pairs", UsualRange(0, 0.3)),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line of a panel: sizes (tokens) with their values, and how it is drawn."""
+    """Line of a panel: sizes (tokens) with their values, and its style."""
 
     name: str | None
     figures: dict[int, Round]
@@ -113,12 +113,12 @@ class _Line:
     faint: bool = False
 
     def points(self, metric: str) -> list[tuple[int, float]]:
-        found = ((size, value_of(one, metric)) for size, one in self.figures.items())
-        return [(size, value) for size, value in found if value is not None]
+        pairs = ((size, value_of(figures, metric)) for size, figures in self.figures.items())
+        return [(size, value) for size, value in pairs if value is not None]
 
 
 def value_of(figures: Round, metric: str) -> float | None:
-    """The figure; None where it is missing, and for a coherence of 0 in all parts: not measured."""
+    """Return the figure; None if missing, or if all coherence figures are 0 (unmeasured)."""
     value = figures.get(metric)
     if metric in COHERENCE_KEYS and not any(figures.get(key) for key in COHERENCE_KEYS):
         return None
@@ -127,7 +127,7 @@ def value_of(figures: Round, metric: str) -> float | None:
 
 @house.styled()
 def plot_standard(runs: Sequence[Run], dpi: int) -> bytes:
-    """PNG bytes: the averages of one to six runs, a line each, with the authors' figures dashed."""
+    """Draw the averages of one to six runs as lines, the authors' figures dashed; return a PNG."""
     lines = [
         _Line(run.name, dict(run.averages), house.look(place)) for place, run in enumerate(runs)
     ]
@@ -136,19 +136,19 @@ def plot_standard(runs: Sequence[Run], dpi: int) -> bytes:
 
 @house.styled()
 def plot_rounds(runs: Sequence[Run], dpi: int) -> bytes:
-    """PNG bytes: each round a thin line, and the average a thick one.
+    """Draw each round as a thin line and the average as a thick one; return a PNG.
 
-    The rounds of a single run have their names (R1, R2, ...); of several runs they have its colour.
+    Rounds of a single run are named (R1, R2, ...); with several runs they have the run's colour.
     """
     lines = []
     for place, run in enumerate(runs):
         most = max(map(len, run.rounds.values()))
-        for number in range(most):
-            figures = {s: some[number] for s, some in run.rounds.items() if number < len(some)}
-            alone = len(runs) == 1
-            name = f"R{number + 1}" if alone else None
+        for turn in range(most):
+            figures = {s: rounds[turn] for s, rounds in run.rounds.items() if turn < len(rounds)}
+            single = len(runs) == 1
+            name = f"R{turn + 1}" if single else None
             lines.append(
-                _Line(name, dict(figures), house.look(number if alone else place), faint=True)
+                _Line(name, dict(figures), house.look(turn if single else place), faint=True)
             )
         style = house.look(place) if len(runs) > 1 else house.Look(house.INK, "o", (0, None))
         lines.append(_Line(f"{run.name} AVG", dict(run.averages), style))
@@ -184,13 +184,13 @@ def _page(title: str, lines: Sequence[_Line], runs: Sequence[Run], dpi: int) -> 
 def _draw(
     axes: Axes, metric: Metric, lines: Sequence[_Line], runs: Sequence[Run]
 ) -> dict[str, Line2D]:
-    """Draw one panel, and return its lines by their names."""
-    drawn, seen = {}, []
+    """Draw one panel and return its lines by name."""
+    artists, plotted = {}, []
     axes.set_title(metric.name, fontsize=11)
     axes.grid(axis="y")
     for line in lines:
         points = line.points(metric.key)
-        seen += [value for _, value in points]
+        plotted += [value for _, value in points]
         style = line.style
         (artist,) = axes.plot(
             [size for size, _ in points],
@@ -205,16 +205,16 @@ def _draw(
             label=house.shortened(line.name or "", 44),
         )
         if line.name:
-            drawn[line.name] = artist
+            artists[line.name] = artist
     authors = {value_of(run.author, metric.key) for run in runs} - {None}
     for value in sorted(value for value in authors if value is not None):
-        seen.append(value)
-        drawn["author"] = axes.axhline(value, color=_AUTHOR, ls="--", lw=1.2, label="the author")
-    if not seen:
+        plotted.append(value)
+        artists["author"] = axes.axhline(value, color=_AUTHOR, ls="--", lw=1.2, label="the author")
+    if not plotted:
         words = "not in these results"
         axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", color=house.SOFT_INK)
-    collapse_axis(axes, metric.usual, seen, invert=metric.invert)
-    return drawn
+    collapse_axis(axes, metric.usual, plotted, invert=metric.invert)
+    return artists
 
 
 _ZONES = (
@@ -228,7 +228,7 @@ _COLOURS = {"p < .01": "#B5482F", "p < .05": "#E39B7B", "n.s.": "#EEF1F4"}
 
 @house.styled()
 def plot_enhanced(run: Run, result: dict[str, Any], dpi: int) -> bytes:
-    """PNG bytes of ``result``, the statistics of ``run`` (`compat.statistics`)."""
+    """Draw ``result``, the statistics of ``run`` (`compat.statistics`); return a PNG."""
     height = 9.7
     figure = house.blank_page(height)
     figure.set_dpi(dpi)
@@ -245,7 +245,7 @@ def plot_enhanced(run: Run, result: dict[str, Any], dpi: int) -> bytes:
     words = (
         f"Trend of the means: rank correlation {rho:.2f}, p = {result['trend_p_value']:.3g}; "
         f"{'degradation' if summary['degradation_detected'] else 'no degradation'} by this rule, "
-        f"which has no null control; two-sided tests against {result['baseline_context']:,} tokens"
+        f"which ignores chance; two-sided tests against {result['baseline_context']:,} tokens"
     )
     house.write(figure, 0.37, height - 0.62, words, fontsize=9.5, color=house.SOFT_INK)
     return house.png_bytes(figure)
@@ -274,7 +274,7 @@ def _draw_composite(axes: Axes, result: dict[str, Any]) -> None:
 
 def _draw_variation(axes: Axes, result: dict[str, Any]) -> None:
     scores = [result["composite_scores"][size] for size in result["context_sizes"]]
-    bars = [one["std"] / one["mean"] if one["mean"] else 0.0 for one in scores]
+    bars = [score["std"] / score["mean"] if score["mean"] else 0.0 for score in scores]
     _bars(axes, result["context_sizes"], bars)
     axes.axhline(_VARIATION_LIMIT, color=house.INK, ls="--", lw=1.1)
     axes.set_ylim(0, 1.08 * max(_VARIATION_LIMIT * 1.3, *bars))
@@ -283,7 +283,7 @@ def _draw_variation(axes: Axes, result: dict[str, Any]) -> None:
 
 def _draw_effects(axes: Axes, result: dict[str, Any]) -> None:
     effects = result["effect_sizes"]
-    _bars(axes, list(effects), [abs(one["effect_size"]) for one in effects.values()])
+    _bars(axes, list(effects), [abs(effect["effect_size"]) for effect in effects.values()])
     for limit, word in ((_MEDIUM, "medium"), (_LARGE, "large")):
         axes.axhline(limit, color=house.INK, ls="--", lw=1.1)
         transform = axes.get_yaxis_transform()
@@ -297,8 +297,8 @@ def _draw_significance(axes: Axes, result: dict[str, Any]) -> None:
 
     tests = result["significance_tests"]
     for row, key in enumerate(("p_value", "corrected_p_value")):
-        for place, one in enumerate(tests.values()):
-            p = one[key]
+        for place, test in enumerate(tests.values()):
+            p = test[key]
             word = "p < .01" if p < 0.01 else "p < .05" if p < 0.05 else "n.s."
             axes.add_patch(
                 Rectangle((place - 0.5, row - 0.5), 1, 1, fc=_COLOURS[word], ec="white", lw=1.5)
@@ -335,56 +335,56 @@ _ROW, _MOST_LINES = 0.24, 9
 
 
 @house.styled()
-def plot_convergence(run: Run, found: Convergence, dpi: int) -> bytes:
-    """PNG bytes: a map of metrics and sizes, sizes of the first approach, and groups alike."""
-    tall = max(4.6, _ROW * len(found.near))
+def plot_convergence(run: Run, match: Convergence, dpi: int) -> bytes:
+    """Draw the map of near metrics, their first sizes and their groups; return a PNG."""
+    tall = max(4.6, _ROW * len(match.near))
     height = tall + 1.9
     figure = house.blank_page(height)
     figure.set_dpi(dpi)
-    _draw_map(house.panel(figure, 2.35, 0.75, 4.0, tall), found)
-    _draw_first(house.panel(figure, 7.1, 0.75 + tall - 2.0, 4.0, 2.0), found)
-    _write_groups(figure, found, 0.75 + tall - 2.9)
+    _draw_map(house.panel(figure, 2.35, 0.75, 4.0, tall), match)
+    _draw_first(house.panel(figure, 7.1, 0.75 + tall - 2.0, 4.0, 2.0), match)
+    _write_groups(figure, match, 0.75 + tall - 2.9)
     title = f"Near the author's text: {house.shortened(run.name, 56)}"
     house.write(figure, 0.37, height - 0.3, title, fontsize=14, fontweight="bold")
-    words = f"Averages within {found.tolerance:.0%} of the author's figure"
+    words = f"Averages within {match.tolerance:.0%} of the author's figure"
     house.write(figure, 0.37, height - 0.62, words, fontsize=10, color=house.SOFT_INK)
     return house.png_bytes(figure)
 
 
-def _draw_map(axes: Axes, found: Convergence) -> None:
+def _draw_map(axes: Axes, match: Convergence) -> None:
     from matplotlib.colors import ListedColormap
 
-    cells = [[float(near) for near in row] for row in found.near.values()]
+    cells = [[float(is_near) for is_near in row] for row in match.near.values()]
     colours = ListedColormap([_FAR, _NEAR])
     axes.pcolormesh(cells, cmap=colours, vmin=0, vmax=1, edgecolors="white", linewidth=1.2)
     axes.invert_yaxis()
-    axes.set_yticks([k + 0.5 for k in range(len(cells))], list(found.near), fontsize=8.5)
-    step = -(-len(found.sizes) // 9)
-    names = [house.token_label(size) if k % step == 0 else "" for k, size in enumerate(found.sizes)]
+    axes.set_yticks([k + 0.5 for k in range(len(cells))], list(match.near), fontsize=8.5)
+    step = -(-len(match.sizes) // 9)
+    names = [house.token_label(size) if k % step == 0 else "" for k, size in enumerate(match.sizes)]
     axes.set_xticks([k + 0.5 for k in range(len(names))], names)
     axes.tick_params(length=0)
     axes.set_xlabel("Context size in tokens (green: near)")
 
 
-def _draw_first(axes: Axes, found: Convergence) -> None:
+def _draw_first(axes: Axes, match: Convergence) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    firsts = [found.first_size(metric) for metric in found.near]
-    bins: list[int | None] = [*found.sizes, None]
-    axes.bar(range(len(bins)), [firsts.count(one) for one in bins], color=house.look(0).colour)
+    firsts = [match.first_size(metric) for metric in match.near]
+    bins: list[int | None] = [*match.sizes, None]
+    axes.bar(range(len(bins)), [firsts.count(size) for size in bins], color=house.look(0).colour)
     step = -(-len(bins) // 7)
-    names = ["never" if one is None else house.token_label(one) for one in bins]
-    shown = [name if k % step == 0 or name == "never" else "" for k, name in enumerate(names)]
-    axes.set_xticks(range(len(bins)), shown, fontsize=9)
+    names = ["never" if size is None else house.token_label(size) for size in bins]
+    labels = [name if k % step == 0 or name == "never" else "" for k, name in enumerate(names)]
+    axes.set_xticks(range(len(bins)), labels, fontsize=9)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_title("Metrics by the size of their first approach", fontsize=11)
+    axes.set_title("Metrics by the first size at which they are near", fontsize=11)
 
 
-def _write_groups(figure: Figure, found: Convergence, top: float) -> None:
+def _write_groups(figure: Figure, match: Convergence, top: float) -> None:
     house.write(figure, 7.1, top, "Metrics near at the same sizes", fontsize=11, fontweight="bold")
-    groups = [group for group in found.groups() if len(group) > 1]
+    groups = [group for group in match.groups() if len(group) > 1]
     lines = [line for group in groups for line in wrap(", ".join(group), 62)] or ["none"]
     if len(lines) > _MOST_LINES:
-        lines[_MOST_LINES - 1 :] = ["and further ones, which the JSON file lists"]
+        lines[_MOST_LINES - 1 :] = ["and others, listed in the JSON file"]
     for place, line in enumerate(lines):
         house.write(figure, 7.1, top - 0.28 - 0.2 * place, line, fontsize=8)

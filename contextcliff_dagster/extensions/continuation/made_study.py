@@ -1,4 +1,4 @@
-"""Studies made on the spot of the options of `continuation`, and the model of `--api-url`."""
+"""Studies built from the options of `continuation`, and the model behind `--api-url`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 KEY_VARIABLES = ("API_KEY", "API_PASSWORD", "OPENAI_API_KEY", "NVIDIA_API_KEY", "NVAPI_KEY")
-"""Of the key, in the order in which they are looked at."""
+"""Environment variables that may hold the key, in the order of lookup."""
 _GIVEN_KEY = "CONTEXTCLIFF_API_PASSWORD"
 _SECONDS = 60.0
 
@@ -49,28 +49,28 @@ _ENDPOINT_OPTIONS = together(
     click.option(
         "--api-url",
         metavar="URL",
-        help="Measure the model of this OpenAI-compatible server, as http://localhost:5001.",
+        help="Measure the model of this OpenAI-compatible server, e.g. http://localhost:5001.",
     ),
     click.option(
         "--api-password",
         metavar="KEY",
-        help=f"Its key; written nowhere. Better: {', '.join(KEY_VARIABLES)} (the first that is "
-        "set).",
+        help=f"The server's key; never stored. Better: set {', '.join(KEY_VARIABLES)} (the first "
+        "one set counts).",
     ),
     click.option(
-        "--model-name", metavar="ID", help="The model as the server calls it, where it has several."
+        "--model-name", metavar="ID", help="The model's name on the server, if it has several."
     ),
     click.option(
         "--tokenizer-model",
         metavar="PATH|NAME",
-        help="Counts windows: a tokenizer.json or its folder, or a repository of the Hugging Face "
-        "hub, gated ones by HF_TOKEN (default: the server, else tiktoken:o200k_base).",
+        help="Tokenizer that counts windows: a tokenizer.json, its folder, or a Hugging Face "
+        "repository (HF_TOKEN opens gated ones; default: the server, else tiktoken:o200k_base).",
     ),
     click.option(
         "--embedding-model",
         metavar="ID",
-        help="The server's model of embeddings, for the coherence of sentences (default: the small "
-        "encoder of the extra `embeddings`, else none).",
+        help="The server's embedding model, for the coherence of sentences (default: the small "
+        "encoder of the extra `embeddings`, if installed).",
     ),
     set_option,
 )
@@ -78,7 +78,7 @@ _ENDPOINT_OPTIONS = together(
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """What the person gave; None: not given."""
+    """Options of the server; None if not given."""
 
     api_url: str | None = None
     api_password: str | None = None
@@ -88,76 +88,76 @@ class ServerOptions:
     set_keys: Mapping[str, Any] = field(default_factory=dict)
 
     def embeddings(self, entry: ModelEntry) -> Mapping[str, Any]:
-        """The key `embeddings` of a study that measures ``entry``, the server's model."""
+        """Return the key `embeddings` of a study that measures the server's model ``entry``."""
         if self.embedding_model is None:
             return {}
-        named = {"base_url": entry.base_url, "model": self.embedding_model}
+        server = {"base_url": entry.base_url, "model": self.embedding_model}
         key = {"api_key_env": entry.api_key_env} if entry.api_key_env else {}
-        return {"embeddings": {**named, **key}}
+        return {"embeddings": {**server, **key}}
 
     @property
     def tokenizer(self) -> str | None:
-        """`tokenizer_model` as models.yaml names a tokenizer.
+        """Return `tokenizer_model` in the notation of models.yaml.
 
         Raises:
-            StudyError: it is neither a file, nor a folder with one, nor a tokenizer of ours, nor
-                a repository that the hub gives.
+            StudyError: it is not a file, a folder with a tokenizer.json, a built-in tokenizer
+                or a repository on the hub.
         """
-        given = self.tokenizer_model
-        if given is None or given.startswith(("tiktoken:", "file:", "server:", "hub:")):
-            return given
-        place = Path(given).expanduser().absolute()
+        named = self.tokenizer_model
+        if named is None or named.startswith(("tiktoken:", "file:", "server:", "hub:")):
+            return named
+        place = Path(named).expanduser().absolute()
         try:
             file = place / "tokenizer.json" if place.is_dir() else place
             if file.is_file():
                 return f"file:{file}"
         except (OSError, ValueError):
             pass
-        if is_repository(given.partition("@")[0]) and not given.endswith(".json"):
-            name = f"hub:{given}"
+        if is_repository(named.partition("@")[0]) and not named.endswith(".json"):
+            name = f"hub:{named}"
             hub_file(name)
             return name
         raise StudyError(
-            f"--tokenizer-model {given}: there is no such file, and no folder with a "
-            "tokenizer.json; name one, or a repository of the Hugging Face hub."
+            f"--tokenizer-model {named} is neither a file nor a folder with a tokenizer.json; "
+            "name one, or a repository of the Hugging Face hub."
         )
 
 
 server_options = gathered_as("server", ServerOptions, _ENDPOINT_OPTIONS)
-"""Gives a command the options of the server as one ``server: ServerOptions``."""
+"""Decorator that passes the server's options to a command as ``server: ServerOptions``."""
 
 
 @contextmanager
 def served_model(
     options: ServerOptions, max_context: int | None
 ) -> Iterator[tuple[ModelEntry, str | None]]:
-    """The entry of the server's model, kept by the store while a study names it, and its tokenizer.
+    """Yield the stored entry of the server's model, and its tokenizer.
 
-    ``max_context`` (tokens) is needed where the server does not report its window. The tokenizer
-    is the one that is named, else the server's where it counts; None for neither.
+    ``max_context`` (tokens) is needed if the server does not report its window. The tokenizer is
+    the named one, else the server's if it counts tokens, else None.
 
     Raises:
-        StudyError: the address is none, or the server reports neither its model nor its window.
-        EngineError: the server cannot be asked, or refuses.
+        StudyError: the address is invalid, or the server reports no model or no window.
+        EngineError: the server cannot be reached, or refuses the request.
     """
     from contextcliff_dagster.inference.models.models_file import kept_model
 
     with _key(options.api_password) as variable:
-        new, counts = _entry(options, variable, max_context)
+        new, counts = _new_entry(options, variable, max_context)
         with kept_model(new) as entry:
             yield entry, entry.tokenizer or (f"server:{entry.name}" if counts else None)
 
 
 @contextmanager
 def _key(given: str | None) -> Iterator[str | None]:
-    """The variable that holds the key; one of this process alone for `--api-password`."""
+    """Yield the name of the variable with the key; set a temporary one for `--api-password`."""
     if given is None:
         yield next((name for name in KEY_VARIABLES if os.environ.get(name, "").strip()), None)
         return
-    # The key is not repeated: errors are shown and kept.
+    # The message omits the key, because errors are shown and stored.
     if not re.fullmatch(r"[\x21-\x7e]+", given):
         raise StudyError(
-            "--api-password is empty, or has characters that no header can carry; give the key, or "
+            "--api-password is empty, or has characters not allowed in a header; give the key, or "
             f"set {KEY_VARIABLES[0]}."
         )
     before = os.environ.get(_GIVEN_KEY)
@@ -171,21 +171,21 @@ def _key(given: str | None) -> Iterator[str | None]:
             os.environ[_GIVEN_KEY] = before
 
 
-def _entry(
+def _new_entry(
     options: ServerOptions, variable: str | None, max_context: int | None
 ) -> tuple[NewEntry, bool]:
-    """The entry, and whether the server counts tokens."""
+    """Return the model entry, and whether the server counts tokens."""
     from contextcliff_dagster.cli.setup.endpoint import entry_of, plain_address
     from contextcliff_dagster.inference.models.models_file import NewEntry
 
     url = plain_address(str(options.api_url))
-    given = EndpointOptions(base_url=url, api_key_env=variable, set_keys=options.set_keys)
+    endpoint = EndpointOptions(base_url=url, api_key_env=variable, set_keys=options.set_keys)
     name = options.model_name
-    served = _asked(entry_of(given, "server", name or "?").checked())
+    server = _ask_server(entry_of(endpoint, "server", name or "?").checked())
     if name is None:
-        name = _only(served.model_ids)
-        served = _asked(entry_of(given, "server", name).checked())
-    window = served.window_tokens
+        name = _only_model(server.model_ids)
+        server = _ask_server(entry_of(endpoint, "server", name).checked())
+    window = server.window_tokens
     if window is None and max_context is None:
         raise StudyError(
             f"The server at {options.api_url} does not report the window of {name}; add "
@@ -193,21 +193,21 @@ def _entry(
         )
     if window is not None and max_context is not None and max_context > window:
         raise StudyError(
-            f"--max-context is {max_context:,}, and the server's window has {window:,} tokens; "
+            f"--max-context is {max_context:,}, but the server's window has {window:,} tokens; "
             "lower --max-context, or start the server with a larger window."
         )
-    plain = re.sub(r"[^A-Za-z0-9._/:@+-]+", "-", name).strip("-./:@+_")[:70] or "model"
-    if options.set_keys:  # asked otherwise it is another model
-        written = json.dumps(options.set_keys, sort_keys=True, default=str)
-        plain += f"-{hashlib.sha256(written.encode()).hexdigest()[:6]}"
-    own = entry_of(given, f"{plain}@{urlsplit(url).netloc}"[:120], name)
-    fields = {**own.fields, **({"window_tokens": window} if window else {})}
+    stem = re.sub(r"[^A-Za-z0-9._/:@+-]+", "-", name).strip("-./:@+_")[:70] or "model"
+    if options.set_keys:  # other request settings make another model
+        settings = json.dumps(options.set_keys, sort_keys=True, default=str)
+        stem += f"-{hashlib.sha256(settings.encode()).hexdigest()[:6]}"
+    entry = entry_of(endpoint, f"{stem}@{urlsplit(url).netloc}"[:120], name)
+    fields = {**entry.fields, **({"window_tokens": window} if window else {})}
     if options.tokenizer:
         fields["tokenizer"] = options.tokenizer
-    return NewEntry(own.name, fields), served.counts
+    return NewEntry(entry.name, fields), server.counts
 
 
-def _asked(entry: ModelEntry) -> Served:
+def _ask_server(entry: ModelEntry) -> Served:
     from contextcliff_dagster.inference.execution.single_request import ask_server
 
     try:
@@ -219,19 +219,19 @@ def _asked(entry: ModelEntry) -> Served:
         raise EngineError(text) from None
 
 
-def _only(ids: tuple[str, ...]) -> str:
+def _only_model(ids: tuple[str, ...]) -> str:
     if len(ids) == 1:
         return ids[0]
-    shown = f" it lists {', '.join(ids[:8])}{', ...' if len(ids) > 8 else ''};" if ids else ""
+    listing = f" it lists {', '.join(ids[:8])}{', ...' if len(ids) > 8 else ''};" if ids else ""
     what = "several models" if ids else "no model"
-    raise StudyError(f"The server lists {what};{shown} add --model-name, the one to measure.")
+    raise StudyError(f"The server lists {what};{listing} give the one to measure as --model-name.")
 
 
 _LATER = ("further_rounds", "compat", "word_list")
-"""Keys that are in the digest only where they are used: older studies keep their names."""
+"""Keys that enter the digest only if they are used, so that older studies keep their names."""
 _TEMPLATE_TOKENS = 128
-"""Left free of a model's window by default: where the chat template is not in the count, 100 tokens
-are kept for it, and a prompt that might not fit is not sent."""
+"""Tokens of a model's window kept free by default: if the chat template is not counted, 100 tokens
+are reserved for it, and a prompt that might not fit is not sent."""
 CONTINUATION_OPTIONS = SectionOptions(
     "continuation",
     ContinuationSection,
@@ -241,17 +241,15 @@ CONTINUATION_OPTIONS = SectionOptions(
         *("max_tokens", "temperature", "top_k", "top_p", "seed"),
     ),
     names={"temperature": "--temp"},
-    help={
-        "max_context": "Largest window, as 16384 or 16k (default: the model's less 128, else 16k)."
-    },
+    help={"max_context": "Largest window, as 16384 or 16k (default: the model's - 128, else 16k)."},
 )
 
 
 def max_context(keys: Mapping[str, Any]) -> int | None:
-    """`--max-context` in tokens; None where it is not given.
+    """Return `--max-context` in tokens, or None if it is not given.
 
     Raises:
-        StudyError: it is no number of tokens.
+        StudyError: it is not a number of tokens.
     """
     try:
         return tokens_of(keys["max_context"]) if "max_context" in keys else None
@@ -265,44 +263,44 @@ def made_study(
     entries: Sequence[ModelEntry],
     tokenizer: str | None = None,
 ) -> Study:
-    """Return the study that the options describe; options like these get a name of their own.
+    """Return the study that the options describe; its name is derived from them.
 
-    ``keys``: of the section. ``entries``: the models, of which the first gives the largest window
-    and the ``tokenizer`` where neither is named.
+    ``keys`` are keys of the section. The first of the models ``entries`` sets the largest window
+    and the ``tokenizer`` if they are not given.
 
     Raises:
-        StudyError: a text is not there, or an option has no such value.
+        StudyError: a text does not exist, or an option has an invalid value.
     """
     from contextcliff_dagster.experiments.common.documents import DEFAULT_TOKENIZER
 
     section: dict[str, Any] = {"texts": [_file(text) for text in texts], **keys}
     if "max_context" not in section and (window := entries[0].window_tokens):
         # The largest context of a compat study leaves room for a template itself.
-        spared = 0 if keys.get("compat") else _TEMPLATE_TOKENS
-        section["max_context"] = max(window - spared, 1)
-    counts = tokenizer or entries[0].tokenizer or DEFAULT_TOKENIZER
+        reserve = 0 if keys.get("compat") else _TEMPLATE_TOKENS
+        section["max_context"] = max(window - reserve, 1)
+    tokenizer_used = tokenizer or entries[0].tokenizer or DEFAULT_TOKENIZER
     models = [entry.name for entry in entries]
-    made = CONTINUATION_OPTIONS.study(
+    study = CONTINUATION_OPTIONS.study(
         section,
-        description="Continuation: prose over the size of the context.",
-        tokenizer=counts,
+        description="Continuation: prose by context size.",
+        tokenizer=tokenizer_used,
         models=models,
     )
-    dumped = made.sections["continuation"].model_dump(mode="json")
-    checked = {key: value for key, value in dumped.items() if key not in _LATER or value}
-    if checked["embeddings"] == "auto":
-        del checked["embeddings"]  # names of studies from before there was this key
-    decides = digest([checked, counts, models])
+    values = study.sections["continuation"].model_dump(mode="json")
+    set_values = {key: value for key, value in values.items() if key not in _LATER or value}
+    if set_values["embeddings"] == "auto":
+        del set_values["embeddings"]  # keeps the names of studies older than this key
+    suffix = digest([set_values, tokenizer_used, models])
     stem = re.sub(r"[^a-z0-9]+", "-", texts[0].stem.lower()).strip("-")[:30].strip("-") or "text"
     more = f"-and-{len(texts) - 1}" if len(texts) > 1 else ""
-    return made.changed(name=f"continuation-{stem}{more}-{decides}")
+    return study.changed(name=f"continuation-{stem}{more}-{suffix}")
 
 
 def _file(text: Path) -> str:
-    """The text's absolute path.
+    """Return the text's absolute path.
 
     Raises:
-        StudyError: there is no such file.
+        StudyError: the file does not exist.
     """
     file = text.expanduser().absolute()
     try:
@@ -311,7 +309,7 @@ def _file(text: Path) -> str:
         is_file = False
     if not is_file:
         raise StudyError(
-            f"There is no text {text}; name a file of prose (txt, md, html, pdf, docx, epub)."
+            f"There is no text {text}; choose a file of prose (txt, md, html, pdf, docx, epub)."
         )
     return str(file)
 
@@ -320,29 +318,29 @@ _OPTIONS = together(
     click.option(
         "--compat",
         type=click.Choice(["context-tester"]),
-        help="Measure one passage as that tool does, and write its files to --results.",
+        help="Measure one passage as this tool does, and write its files to --results.",
     ),
     path_option(
         "--word-list",
         "FILE",
-        "Familiar words, one on each line, for the cloze score of --compat and --reanalyze.",
+        "Familiar words, one per line, for the cloze score of --compat and --reanalyze.",
     ),
-    folder_option("--results", "Where --compat makes the folder of the run (default: results)."),
+    folder_option("--results", "Parent of the folder that --compat writes (default: results)."),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class CompatOptions:
-    """What the person gave; None: not given."""
+    """Options of `--compat`; None if not given."""
 
     compat: str | None = None
     word_list: Path | None = None
     results: Path | None = None
 
     def run_name(self, entry: ModelEntry, run_id: str | None, *, at_address: bool) -> RunName:
-        """What the run of ``entry`` is called; ``run_id`` by default the time.
+        """Return the name of the run of ``entry``; ``run_id`` defaults to the time.
 
-        ``at_address``: a model of `--api-url` has the name that its server gives it.
+        ``at_address``: whether the model is behind `--api-url`; it then has its server's name.
         """
         from contextcliff_dagster.extensions.continuation.compat.runs import RunName
 
@@ -350,46 +348,46 @@ class CompatOptions:
         return RunName(model, run_id or datetime.now().strftime("%Y%m%d-%H%M%S"))
 
     def check(self, *, reanalyze: bool) -> None:
-        """Raise UsageError for an option that would change nothing."""
+        """Raise UsageError for an option that would have no effect."""
         if self.compat is None and self.results is not None:
-            raise click.UsageError("--results goes with --compat; add that, or leave it out.")
+            raise click.UsageError("--results goes with --compat; add that or leave out --results.")
         if self.compat is None and self.word_list is not None and not reanalyze:
             raise click.UsageError(
-                "--word-list is for --compat and --reanalyze; nothing else uses a list of words."
+                "--word-list goes with --compat or --reanalyze; add one of them or leave it out."
             )
 
     def keys(self, keys: Mapping[str, Any]) -> dict[str, Any]:
-        """The keys of the section with those of `--compat`.
+        """Return ``keys`` with the keys that `--compat` adds to the section.
 
         Raises:
             StudyError: the word list cannot be read.
         """
         if self.compat is None:
             return dict(keys)
-        own: dict[str, Any] = {"compat": self.compat}
+        compat_keys: dict[str, Any] = {"compat": self.compat}
         if self.word_list is not None:
             from contextcliff_dagster.extensions.continuation.compat.metrics import read_word_list
 
             read_word_list(self.word_list)
-            own["word_list"] = str(self.word_list.expanduser().absolute())
-        return {**keys, **own}
+            compat_keys["word_list"] = str(self.word_list.expanduser().absolute())
+        return {**keys, **compat_keys}
 
 
 compat_options = gathered_as("compat", CompatOptions, _OPTIONS)
-"""Gives a command these options as one ``compat: CompatOptions``."""
+"""Decorator that passes these options to a command as ``compat: CompatOptions``."""
 
 
 def measure_compat(
     study: Study, entry: ModelEntry, results: Path, named: RunName, options: RunOptions
 ) -> None:
-    """Measure ``study`` with its retries and replacements, and write the folder of the run.
+    """Measure ``study`` with its retries and replacements, and write the run's folder.
 
-    What is measured stays in the ledger: after an interruption the same command goes on.
+    The ledger keeps all answers: after an interruption the same command continues.
 
-    ``results``: where the folder appears, under ``named``.
+    The folder is created in ``results`` and called ``named``.
 
     Raises:
-        ContextCliffError: the folder is there already, or the study cannot be measured.
+        ContextCliffError: the folder exists already, or the study cannot be measured.
     """
     from contextcliff_dagster.cli.commands.report import print_profiled
     from contextcliff_dagster.experiments.common.study_run import StudyRun
@@ -409,27 +407,27 @@ def measure_compat(
     _say_notes(study, repeated=slices_of(study).repeated)
     while True:
         study = with_further_rounds(study, store, CONTINUATION, options.campaign)
-        done = run_made_study(study, options)
-        if done is None:
+        measurement = run_made_study(study, options)
+        if measurement is None:
             return
-        options = replace(options, campaign=done.campaign)
-        if with_further_rounds(study, store, CONTINUATION, done.campaign) == study:
+        options = replace(options, campaign=measurement.campaign)
+        if with_further_rounds(study, store, CONTINUATION, measurement.campaign) == study:
             break
-    with StudyRun.open(study, store, done.campaign) as run:
-        found = generations_of(run, CONTINUATION, entry.name)
-    print_profiled(done, as_json=options.as_json)
-    if found.open_sizes:
-        sizes = ", ".join(f"{size:,}" for size in found.open_sizes)
-        say(f"Rounds at {sizes} tokens have no answer yet; the same command asks for them again.")
+    with StudyRun.open(study, store, measurement.campaign) as run:
+        generations = generations_of(run, CONTINUATION, entry.name)
+    print_profiled(measurement, as_json=options.as_json)
+    if generations.open_sizes:
+        sizes = ", ".join(f"{size:,}" for size in generations.open_sizes)
+        say(f"Rounds at {sizes} tokens have no answer yet; run the same command again.")
         return
     embedding = embedding_of(entry)
     say(
         f"Coherence is by {embedding.name}."
         if embedding.name
-        else "No embedder is here: coherence is written as 0, as Context-Tester does."
+        else "No embedder is installed, so coherence is written as 0, as in Context-Tester."
     )
-    metadata = metadata_of(study, entry, named, found, embedding.name)
-    written = write_folder(folder, study, metadata, found, embedding.embed)
+    metadata = metadata_of(study, entry, named, generations, embedding.name)
+    written = write_folder(folder, study, metadata, generations, embedding.embed)
     if options.as_json:
         say(f"Result folder: {folder}")
         return
@@ -448,11 +446,11 @@ def _say_notes(study: Study, *, repeated: bool) -> None:
             "continuation may be in the context."
         )
     if not section.word_list:
-        say("Note: without --word-list there are no cloze score and no reading level.")
+        say("Note: without --word-list there is no cloze score and no reading level.")
 
 
 def print_run(summary: Mapping[str, Any]) -> None:
-    """The averages of a run (`comparison.run_summary`) and the author's figures, as a table."""
+    """Print a run's averages and author figures (`run_page.run_summary`) as a table."""
     click.echo(summary["name"])
     rows = [
         [f"{int(size):,}", *(_cell(figures.get(metric)) for metric in _SHOWN)]

@@ -1,9 +1,9 @@
 """The noise floor: how far passages of one author are from each other.
 
-A continuation is judged by its distance to what its author wrote at the same place. What counts as
-far is not a threshold but what humans do: the score is the share of distances between two passages
-of one text, of the same length, that are at least as large. For a human continuation it is uniform
-between 0 and 1; a model that writes as the author does scores .5 on average.
+A continuation is judged by its distance to what its author wrote at the same place. Human passages
+set the scale: the score is the share of pairs of equally long passages from one text that are at
+least as far apart. Human continuations score uniformly between 0 and 1; a model that writes as the
+author does scores .5 on average.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ _SCALES: Mapping[str, Callable[[Floats], Floats]] = {
     "quotation_marks": np.sqrt,
 }
 """Metric -> the scale on which its spread depends least on its mean: square roots of rates,
-logarithms of lengths. Counts depend on length, and LIX is made of two others: they do not enter.
-Nor does coherence: a score is the same whether embeddings could be had or not."""
+logarithms of lengths. Counts are left out because they depend on length, LIX because it combines
+two others, and coherence so that scores do not depend on whether embeddings are available."""
 DISTANCE_METRICS = tuple(_SCALES)
 
 LEAST_PASSAGES = 20
-"""Human passages that have all of the shared metrics, in all texts together."""
+"""Fewest human passages, over all texts, that have all of the shared metrics."""
 _LEAST_SHARED, _LEAST_HUMAN = 0.5, 0.8
 _MOST_PAIRS = 100_000
 _FOLDS = 2
 
 
 class _Fold(NamedTuple):
-    """Standard deviations and whitening from one half of the passages, distances in the other."""
+    """Standard deviations and whitening of one half of the passages, distances in the other."""
 
     sd: Floats
     whitening: Floats
@@ -70,10 +70,10 @@ class _Fold(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HumanNoise:
-    """Distances between human passages of one text.
+    """Noise model: distances between human passages of the same text.
 
     Attributes:
-        values: passages x `DISTANCE_METRICS`, on their scales; NaN where missing.
+        values: passages x `DISTANCE_METRICS`, on their scales; NaN if missing.
         texts: the number of each passage's text.
     """
 
@@ -83,33 +83,33 @@ class HumanNoise:
 
     @classmethod
     def fit(cls, passages: Mapping[str, Sequence[ProseMetrics]]) -> HumanNoise:
-        """From the metrics of human passages, text by text and in their order.
+        """Fit the noise model to the metrics of human passages, in order within each text.
 
-        They have the length of the continuations, and are not what these are compared with.
+        The passages are as long as the continuations, which are compared with other passages.
 
         Raises:
             DataError: fewer than 20 passages, or fewer than four of any text.
         """
         count = sum(map(len, passages.values()))
-        few = [text for text, of in passages.items() if len(of) < 2 * _FOLDS]
-        if count < LEAST_PASSAGES or few:
-            named = f"; {few[0]!r} has too few" if few else ""
+        short_texts = [text for text, of in passages.items() if len(of) < 2 * _FOLDS]
+        if count < LEAST_PASSAGES or short_texts:
+            which = f"; {short_texts[0]!r} has too few" if short_texts else ""
             raise DataError(
-                f"{count} human passages do not show how far an author is from himself{named}: give"
+                f"{count} human passages do not show how far an author is from himself{which}: give"
                 f" at least {LEAST_PASSAGES} in all and {2 * _FOLDS} of each text, or shorter ones."
             )
-        values = np.vstack([_scaled(one) for of in passages.values() for one in of])
+        values = np.vstack([_scaled(metrics) for of in passages.values() for metrics in of])
         texts = np.repeat(np.arange(len(passages)), [len(of) for of in passages.values()])
         return cls(values, texts.astype(np.int64), {})
 
     def score(self, continuation: ProseMetrics, author: ProseMetrics) -> float | None:
-        """Share of held-out human distances at least as large as that of these two, 0..1.
+        """Return the share of held-out human distances at least as large as this one, 0..1.
 
-        Only metrics that both and four in five human passages have enter, and human distances are
-        taken on the same metrics; one that does not vary among human passages is left out. A
-        continuation of which less than half as many metrics can be measured as of its author's
-        passage scores 0, as one without words does. None where the author's passage has none of
-        the metrics, or fewer than 20 human passages have them all.
+        Distances use only the metrics that both texts and at least 80% of the human passages have;
+        a metric that does not vary among human passages is left out. A continuation scores 0 if it
+        has no words, or less than half of the metrics that its author's passage has. Return None
+        if the author's passage has none of the metrics, or fewer than 20 human passages have
+        them all.
         """
         change = _scaled(continuation) - _scaled(author)
         usable = np.isfinite(_scaled(author)) & self._measurable()
@@ -125,7 +125,7 @@ class HumanNoise:
         return float(np.mean(shares)) if shares else None
 
     def contributions(self, continuation: ProseMetrics, author: ProseMetrics) -> dict[str, float]:
-        """Metric -> difference of the two in standard deviations of human differences."""
+        """Return each metric's difference in standard deviations of human differences."""
         change = _scaled(continuation) - _scaled(author)
         sd = np.sqrt(2.0 * np.nanvar(self._within_texts(np.ones(len(self.values), bool)), axis=0))
         return {
@@ -163,37 +163,37 @@ class HumanNoise:
         return [fold for fold in folds if len(fold.distances)]
 
     def _within_texts(self, chosen: NDArray[np.bool_]) -> Floats:
-        """Rows of the chosen passages less the means of their texts; others are NaN."""
+        """Return the chosen passages' rows less the means of their texts; other rows are NaN."""
         rows = np.where(chosen[:, None], self.values, np.nan)
         for text in np.unique(self.texts[chosen]):
-            of = chosen & (self.texts == text)
-            rows[of] -= rows[of].mean(axis=0)
+            rows_of_text = chosen & (self.texts == text)
+            rows[rows_of_text] -= rows[rows_of_text].mean(axis=0)
         return rows
 
 
 def _scaled(metrics: ProseMetrics) -> Floats:
     values = metrics.as_dict()
     row = np.array([np.nan if values[n] is None else values[n] for n in _SCALES], np.float64)
-    for at, scale in enumerate(_SCALES.values()):
-        row[at] = scale(row[at])
+    for column, scale in enumerate(_SCALES.values()):
+        row[column] = scale(row[column])
     return row
 
 
 def _pair_distances(rows: Floats, texts: NDArray[np.int64]) -> Floats:
-    """Distances of all pairs within a text; of at most 100,000 pairs, drawn with a fixed seed."""
+    """Return the distances of pairs within texts, at most 100,000, drawn with a fixed seed."""
     pairs = [
         np.flatnonzero(texts == text)[np.column_stack(np.triu_indices((texts == text).sum(), 1))]
         for text in np.unique(texts)
     ]
-    chosen = np.concatenate(pairs) if pairs else np.empty((0, 2), np.int64)
-    if len(chosen) > _MOST_PAIRS:
-        chosen = np.random.default_rng(0).choice(chosen, _MOST_PAIRS, replace=False)
-    distances: Floats = np.linalg.norm(rows[chosen[:, 0]] - rows[chosen[:, 1]], axis=1)
+    places = np.concatenate(pairs) if pairs else np.empty((0, 2), np.int64)
+    if len(places) > _MOST_PAIRS:
+        places = np.random.default_rng(0).choice(places, _MOST_PAIRS, replace=False)
+    distances: Floats = np.linalg.norm(rows[places[:, 0]] - rows[places[:, 1]], axis=1)
     return distances
 
 
 def ledoit_wolf(rows: Floats) -> Floats:
-    """Covariance of centred ``rows`` (n x p), shrunk towards its mean variance times identity.
+    """Return the covariance of centred ``rows`` (n x p), shrunk to mean variance times identity.
 
     Ledoit and Wolf 2004, "A well-conditioned estimator for large-dimensional covariance matrices",
     J. Multivariate Analysis 88: the convex combination of least expected squared error.
@@ -212,16 +212,16 @@ def ledoit_wolf(rows: Floats) -> Floats:
 
 
 LENGTHS = (1.0, 0.75, 0.5, 0.35, 0.25)
-"""Shares of the author's passage at which texts are compared: both are cut to the same words."""
+"""Shares of the author's passage at which texts are compared; both are cut to as many words."""
 
 
 @dataclass
 class Authors:
-    """Passages of a study's authors: what each point goes on with, and others for the noise floor.
+    """Passages of a study's authors: the text after each point, and others for the noise floor.
 
     Attributes:
-        after: passage -> what its author wrote after it.
-        human: text -> other passages of the same author, in their order.
+        after: point -> what the author wrote after it.
+        human: text -> other passages of the same author, in text order.
     """
 
     after: Mapping[str, Prose]
@@ -231,7 +231,7 @@ class Authors:
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Any]]) -> Authors:
-        """From the rows of `documents.kept.passages`."""
+        """Build the authors from the rows of `documents.passages`."""
         after: dict[str, Prose] = {}
         human: dict[str, list[Prose]] = {}
         for row in rows:
@@ -243,62 +243,62 @@ class Authors:
 
     @property
     def words(self) -> int:
-        """Words of the longest passage."""
-        return max((len(one.words) for one in self.after.values()), default=0)
+        """Return the number of words in the longest passage."""
+        return max((len(prose.words) for prose in self.after.values()), default=0)
 
     def compared_words(self, passage: str, words: int) -> int:
-        """Return how many words of a continuation of ``words`` are compared; 0: it is too short."""
+        """Return how many of a continuation's ``words`` are compared; 0 if it is too short."""
         most = min(words, len(self.after[passage].words))
         return next((int(s * self.words) for s in LENGTHS if int(s * self.words) <= most), 0)
 
     def noise(self, words: int) -> HumanNoise:
-        """Return distances between human passages of so many words.
+        """Return the noise model of human passages of ``words`` words.
 
         Raises:
             DataError: there are too few passages.
         """
         if words not in self._noise:
-            cut = {
-                text: [_measured(one, words) for one in of if len(one.words) >= words]
+            metrics = {
+                text: [_measured(prose, words) for prose in of if len(prose.words) >= words]
                 for text, of in self.human.items()
             }
-            self._noise[words] = HumanNoise.fit(cut)
+            self._noise[words] = HumanNoise.fit(metrics)
         return self._noise[words]
 
     def metrics_after(self, passage: str, words: int) -> ProseMetrics:
-        """Return the metrics of the first words that the author wrote after a point."""
+        """Return the metrics of the first ``words`` words that the author wrote after a point."""
         if (passage, words) not in self._metrics:
             self._metrics[passage, words] = _measured(self.after[passage], words)
         return self._metrics[passage, words]
 
     def author_metrics(self) -> list[Mapping[str, float | None]]:
-        """Return the metrics of what the author wrote after each point, as far as is compared."""
-        found = ((name, len(prose.words)) for name, prose in self.after.items())
-        compared = ((name, self.compared_words(name, words)) for name, words in found)
-        return [self.metrics_after(name, words).as_dict() for name, words in compared if words]
+        """Return the metrics of the compared part of the author's text after each point."""
+        lengths = ((name, len(prose.words)) for name, prose in self.after.items())
+        shares = ((name, self.compared_words(name, words)) for name, words in lengths)
+        return [self.metrics_after(name, words).as_dict() for name, words in shares if words]
 
     def chance_overlap(self) -> ChanceOverlap:
-        """Return what human passages from different places of one text share at most."""
-        found = [
-            chance_overlap([one.first(self.words).text for one in of]) for of in self.human.values()
+        """Return the largest overlap of human passages from different places of one text."""
+        overlaps = [
+            chance_overlap([p.first(self.words).text for p in row]) for row in self.human.values()
         ]
         return ChanceOverlap(
-            max((one.longest_run for one in found), default=0),
-            max((one.shared_runs for one in found), default=0.0),
-            sum(one.pairs for one in found),
+            max((item.longest_run for item in overlaps), default=0),
+            max((item.shared_runs for item in overlaps), default=0.0),
+            sum(item.pairs for item in overlaps),
         )
 
     def human_scores(self) -> list[float]:
-        """Return the scores of human passages, each by the next one of its text.
+        """Return the scores of human passages, each compared with the next one of its text.
 
         Raises:
             DataError: there are too few passages.
         """
         noise = self.noise(self.words)
         scores = [
-            noise.score(_measured(one, self.words), _measured(other, self.words))
+            noise.score(_measured(prose, self.words), _measured(following, self.words))
             for of in self.human.values()
-            for one, other in pairwise(of)
+            for prose, following in pairwise(of)
         ]
         return [score for score in scores if score is not None]
 

@@ -1,4 +1,4 @@
-"""What a model is asked: the context, then to go on where it stops."""
+"""Prompts of the experiment: the context, then the instruction to continue it."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ INSTRUCTION = (
 )
 TEMPLATE = "{document}\n\n{question}"
 TEMPLATE_TOKENS = 32
-"""Kept free for the turns of a chat template and what joins context and instruction."""
+"""Tokens kept free for a chat template and for the text between context and instruction."""
 
 
 def instruction_of(section: ContinuationSection) -> str:
-    """Return what is asked after the context."""
+    """Return the instruction that follows the context."""
     return section.instruction.strip() or INSTRUCTION
 
 
 def recipe_of(
     study: Study, section: ContinuationSection, temperature: float, rounds: int | None = None
 ) -> Recipe:
-    """Return the recipe of an arm: mode and system text as the study says, else our own.
+    """Return the recipe of an arm, with the study's mode and system text or our defaults.
 
-    ``rounds``: those of the section when None.
+    ``rounds`` defaults to the rounds of the section.
 
     Raises:
-        StudyError: the study, which asks for nothing else, has a key of `prompt` that these
-            prompts leave no room for.
+        StudyError: the study has no other experiment, yet sets a key of `prompt` that these
+            prompts do not use.
     """
     if not study.has_corpus:
         for key in ("template", "instructions", "output_schema"):
             if getattr(study.prompt, key) is not None:
                 raise StudyError(
-                    f"Study {study.name!r}: the prompts of a continuation are its own, so "
-                    f"`prompt.{key}` would change nothing; leave it out, or set "
+                    f"Study {study.name!r}: continuations do not use "
+                    f"`prompt.{key}`; leave it out, or set "
                     "`continuation.instruction`."
                 )
         if study.prompt.replicates > 1:
             raise StudyError(
-                f"Study {study.name!r}: a continuation is repeated by `continuation.rounds`; leave "
-                "`prompt.replicates` out."
+                f"Study {study.name!r}: `continuation.rounds` sets the repetitions; leave out "
+                "`prompt.replicates`."
             )
     return replace(
         study.recipe(),

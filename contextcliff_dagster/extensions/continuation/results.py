@@ -1,9 +1,9 @@
 """The result of a continuation experiment: one model, each arm, each arm against the first.
 
-Sizes are context sizes in tokens; the smallest that has outcomes is what the others are compared
-with. A decline is the mean at the smallest size less that at another: above 0 the model has lost.
-Each passage counts alike, whatever its rounds. Null means not measured, or not supported by the
-outcomes. Generations without an outcome are in no mean and no test.
+Sizes are context sizes in tokens; the smallest one with outcomes is the baseline of the others. A
+decline is the mean at the smallest size less the mean at another: above 0 the model has lost. All
+passages have equal weight, whatever their rounds. Null means not measured, or not supported by the
+outcomes. Generations without an outcome enter no mean and no test.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EndpointName = Literal["score", "intact"]
 """`score`: nearness to the author's prose, 0..1; `intact`: share without collapse."""
 ContinuationVerdict = Literal["collapse", "decline", "no_decline", "undecided", "insufficient_data"]
 ArmVerdict = Literal["better", "worse", "mixed", "alike", "undecided"]
-"""Of an arm against the reference arm."""
+"""Verdict on an arm against the reference arm."""
 Clusters = Literal["texts", "passages"]
 Limit = Annotated[Difference | None, "limit of the difference; null without one"]
 Slope = Annotated[float, Unit("score per doubling")]

@@ -1,4 +1,4 @@
-"""From a continuation to its metrics, its coherence, its score, and how it collapsed."""
+"""Scoring of continuations: prose metrics, coherence, score and kind of collapse."""
 
 from __future__ import annotations
 
@@ -55,35 +55,35 @@ _TEXTS_AT_ONCE = 16
 _LOG = logging.getLogger(__name__)
 
 Key = tuple[str, int]
-"""A continuation as the model gave it, or the document that its author went on from, and how many
-words are measured."""
+"""A continuation's raw output, or the id of the document that its author continued, and the number
+of words measured."""
 
 
 class Measured(NamedTuple):
-    """A coherence and the name of the embedder behind it."""
+    """Coherence with the name of the embedder that measured it."""
 
     embedder: str
     coherence: Coherence
 
 
 def embedder_name(study: Study) -> str | None:
-    """The embedder that a study asks for, by its name in results; None for none."""
-    asked = section_of(study).embeddings
-    if isinstance(asked, EmbeddingServer):
-        return asked.name
-    return None if asked == "none" else StaticEmbedder.name
+    """Return the name, as in results, of the embedder that a study asks for, or None."""
+    setting = section_of(study).embeddings
+    if isinstance(setting, EmbeddingServer):
+        return setting.name
+    return None if setting == "none" else StaticEmbedder.name
 
 
 def is_required(study: Study) -> bool:
-    """Whether a coherence that is missing is worth a warning."""
-    asked = section_of(study).embeddings
-    return asked != "none" and (asked != "auto" or local_files() is not None)
+    """Return whether a missing coherence deserves a warning."""
+    setting = section_of(study).embeddings
+    return setting != "none" and (setting != "auto" or local_files() is not None)
 
 
 class CoherenceMeter:
-    """Measures texts, those in ``kept`` excepted; a server that fails is not asked again.
+    """Meter of coherence that reuses values in ``kept`` and stops asking once an embedder fails.
 
-    ``name``: of the embedder; None measures nothing.
+    ``name`` is the embedder's name; with None nothing is measured.
     """
 
     def __init__(self, study: Study, kept: Mapping[Key, Coherence]) -> None:
@@ -94,28 +94,28 @@ class CoherenceMeter:
 
     @classmethod
     def of_run(cls, run: StudyRun) -> CoherenceMeter:
-        """With what the campaign's records have, of the same embedder."""
-        return cls(run.study, _kept(run, embedder_name(run.study)))
+        """Return a meter that starts with the campaign's records of the same embedder."""
+        return cls(run.study, _stored_coherence(run, embedder_name(run.study)))
 
     def measure(self, texts: Sequence[tuple[Key, Prose]]) -> list[Measured | None]:
-        """The coherence of each text; None where it cannot be had, which is logged once."""
+        """Return the coherence of each text, or None if unavailable, which is logged once."""
         if self.name is None:
             return [None for _ in texts]
-        found = self._kept
-        missing = [(key, prose) for key, prose in texts if key not in found]
+        values = self._kept
+        missing = [(key, prose) for key, prose in texts if key not in values]
         for start in range(0, len(missing), _TEXTS_AT_ONCE):
-            some = missing[start : start + _TEXTS_AT_ONCE]
-            values = self._asked([prose for _, prose in some])
-            found.update({key: one for (key, _), one in zip(some, values, strict=False)})
-        return [Measured(self.name, found[key]) if key in found else None for key, _ in texts]
+            batch = missing[start : start + _TEXTS_AT_ONCE]
+            new = self._asked([prose for _, prose in batch])
+            values.update({key: value for (key, _), value in zip(batch, new, strict=False)})
+        return [Measured(self.name, values[key]) if key in values else None for key, _ in texts]
 
     def _asked(self, texts: list[Prose]) -> list[Coherence]:
-        """Nothing once embeddings could not be had."""
+        """Return the coherence of ``texts``; an empty list once embeddings have failed."""
         if self._is_off:
             return []
         try:
             if self._embedder is None:
-                self._embedder = _opened(self._study)
+                self._embedder = _open_embedder(self._study)
             if self._embedder is not None:
                 return coherence_of_texts(texts, self._embedder)
         except (EngineError, StudyError) as error:
@@ -125,59 +125,59 @@ class CoherenceMeter:
 
 
 def missing_sentence(study: Study, records: pd.DataFrame) -> str | None:
-    """A warning about continuations whose coherence is missing though it was asked for."""
+    """Return a warning about continuations that lack the requested coherence, or None."""
     measured = records["compared_words"].fillna(0) > 0
-    lacking = int((measured & records["embedder"].isna()).sum())
-    if not lacking or not is_required(study):
+    missing = int((measured & records["embedder"].isna()).sum())
+    if not missing or not is_required(study):
         return None
-    asked = section_of(study).embeddings
-    way = (
-        f"see to the server of `continuation.embeddings` and run `contextcliff report {study.name}`"
-        if isinstance(asked, EmbeddingServer)
+    setting = section_of(study).embeddings
+    remedy = (
+        f"check the server of `continuation.embeddings` and run `contextcliff report {study.name}`"
+        if isinstance(setting, EmbeddingServer)
         else "install the extra `embeddings`"
     )
     return (
-        f"Coherence is missing for {lacking:,} of {int(measured.sum()):,} continuations, whose "
-        f"embeddings could not be had: {way}; no score depends on it."
+        f"Coherence is missing for {missing:,} of {int(measured.sum()):,} continuations, whose "
+        f"embeddings were unavailable: {remedy}; no score depends on it."
     )
 
 
-def _opened(study: Study) -> Embedder | None:
-    """The embedder that the study names; None where it is not installed.
+def _open_embedder(study: Study) -> Embedder | None:
+    """Return the embedder that the study names, or None if it is not installed.
 
     Raises:
-        EngineError: its files are damaged, or the variable of its key is not set.
-        StudyError: the study comes from elsewhere, and its user has not agreed to the server.
+        EngineError: its files are damaged, or the environment variable of its key is not set.
+        StudyError: the study is someone else's, and the user has not allowed the server.
     """
-    asked = section_of(study).embeddings
-    if not isinstance(asked, EmbeddingServer):
-        return None if asked == "none" else local_embedder()
+    setting = section_of(study).embeddings
+    if not isinstance(setting, EmbeddingServer):
+        return None if setting == "none" else local_embedder()
     refuse_without_leave(study, "continuation.embeddings")
-    key = os.environ.get(asked.api_key_env, "").strip() if asked.api_key_env else None
+    key = os.environ.get(setting.api_key_env, "").strip() if setting.api_key_env else None
     if key is not None and not re.fullmatch(r"[\x21-\x7e]+", key):
         raise EngineError(
-            f"Embeddings by {asked.name!r} take their key from the environment variable "
-            f"{asked.api_key_env}, which is not set or holds what no header can carry; set it."
+            f"Embeddings by {setting.name!r} take their key from the environment variable "
+            f"{setting.api_key_env}, which is unset or has characters a header cannot carry."
         )
-    return EndpointEmbedder(asked.base_url.rstrip("/"), asked.model, key)
+    return EndpointEmbedder(setting.base_url.rstrip("/"), setting.model, key)
 
 
-def _kept(run: StudyRun, embedder: str | None) -> dict[Key, Coherence]:
+def _stored_coherence(run: StudyRun, embedder: str | None) -> dict[Key, Coherence]:
     from contextcliff_dagster.experiments.common.study_run import table_files
 
-    own, authors = COHERENCE, [f"author_{name}" for name in COHERENCE]
-    columns = ("embedder", "compared_words", "raw_output", *own, "document_id", *authors)
-    found: dict[Key, Coherence] = {}
+    metrics, authors = COHERENCE, [f"author_{name}" for name in COHERENCE]
+    columns = ("embedder", "compared_words", "raw_output", *metrics, "document_id", *authors)
+    stored: dict[Key, Coherence] = {}
     table = CONTINUATION_RECORDS
     for file in table_files(run.store, table, run.study.name, run.campaign) if embedder else ():
-        with suppress(StoreError):  # of an earlier version, or damaged: measured again
+        with suppress(StoreError):  # a damaged or older file: measure again
             read = read_table(file, table, columns)
             for by, words, *values in zip(*(read[n].to_pylist() for n in columns), strict=True):
                 for text, near, far in (values[:3], values[3:]) if by == embedder else ():
-                    # A text with too few sentences has neither, and nothing is asked for it.
+                    # A text with too few sentences has no coherence, and no request is made for it.
                     if text is not None and near is not None:
-                        found[text, words] = Coherence(near, far)
-    return found
+                        stored[text, words] = Coherence(near, far)
+    return stored
 
 
 SCORING_VERSION = "continuation 3"
@@ -197,18 +197,18 @@ def score_rows(
     answer_prefix: str = "",
     coherence: CoherenceMeter | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the rows of `tables.CONTINUATION_RECORDS` for rows of predictions, in the same order.
+    """Return rows of `tables.CONTINUATION_RECORDS` for rows of predictions, in the same order.
 
-    A continuation and what its author wrote are cut to the same words before they are measured. One
-    that is cut off too early for that, and no collapse, has no score; one that ends so early is the
-    collapse `short`. No score depends on coherence.
+    A continuation and its author's text are cut to the same number of words before measuring. One
+    that the token limit cut off too early has no score unless it collapsed; one that ended too
+    early by itself is the collapse `short`. No score depends on coherence.
 
     Args:
-        rows: with the columns of `contracts.PREDICTIONS`.
-        examples: by example id.
-        authors: passages of the study; None: nothing is measured here.
-        answer_prefix: how the recipe began the reply; removed where a server repeats it.
-        coherence: None measures none.
+        rows: rows with the columns of `contracts.PREDICTIONS`.
+        examples: examples by example id.
+        authors: author passages of the study; with None nothing is measured.
+        answer_prefix: the recipe's beginning of the reply; removed if a server repeats it.
+        coherence: meter of coherence; with None it is not measured.
 
     Raises:
         DataError: there are too few human passages.
@@ -241,20 +241,20 @@ def score_rows(
 def _add_coherence(
     compared: Sequence[tuple[dict[str, Any], Prose, Prose]], coherence: CoherenceMeter
 ) -> None:
-    """Of the continuations, and of what their authors wrote in as many words."""
+    """Add the coherence of the continuations and of as many words of their authors."""
     texts = [((str(row["raw_output"]), len(prose.words)), prose) for row, prose, _ in compared]
     keys = [(str(row["document_id"]), len(prose.words)) for row, prose, _ in compared]
     after = {key: author for key, (_, _, author) in zip(keys, compared, strict=True)}
-    own = coherence.measure(texts)
+    measured = coherence.measure(texts)
     authors = dict(zip(after, coherence.measure(list(after.items())), strict=True))
-    for (row, _, _), key, found in zip(compared, keys, own, strict=True):
-        if found is not None:
-            row |= {"embedder": found.embedder, **_named(found, "")}
-        if (of_author := authors[key]) is not None:
-            row |= _named(of_author, "author_")
+    for (row, _, _), key, value in zip(compared, keys, measured, strict=True):
+        if value is not None:
+            row |= {"embedder": value.embedder, **_columns(value, "")}
+        if (author_value := authors[key]) is not None:
+            row |= _columns(author_value, "author_")
 
 
-def _named(found: Measured, prefix: str) -> dict[str, float | None]:
+def _columns(found: Measured, prefix: str) -> dict[str, float | None]:
     names = (f"{prefix}{name}" for name in COHERENCE)
     return dict(zip(names, found.coherence, strict=True))
 
@@ -262,15 +262,15 @@ def _named(found: Measured, prefix: str) -> dict[str, float | None]:
 def _measured(
     text: str, passage: str, authors: Authors, *, ended: bool
 ) -> tuple[dict[str, Any], Prose | None]:
-    """The values of a record, and the words that they are of; None without any.
+    """Return the values of a record, and the measured words (None without any).
 
-    ``ended``: the model had room for more.
+    ``ended``: whether the model stopped by itself, with room for more.
     """
     prose, author = read_prose(text), authors.after[passage]
     words = authors.compared_words(passage, len(prose.words))
     collapse = collapse_of(text, author.text)
     if not collapse and not words and ended and authors.compared_words(passage, authors.words):
-        # Without a score it would leave those sizes better off at which a model gives up.
+        # Leaving it unscored would favour the sizes at which a model gives up.
         collapse = "short"
     values: dict[str, Any] = {"collapse": collapse, "compared_words": words, "failed": False}
     if collapse:

@@ -1,4 +1,4 @@
-"""The key `continuation` of a study file, and what is measured apart."""
+"""The key `continuation` of a study file, and the cells that it asks for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BASE = "base"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One partition. ``arm``: as in the records, `BASE` or what differs from it."""
+    """Partition of the study; ``arm`` is `BASE` or its difference from it, as in the records."""
 
     tokens: int
     temperature: float
@@ -34,17 +34,17 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """The partition's key: ``c004096``, ``c004096-t0_7``; keys sort as sizes do."""
-        hot = "" if self.arm == BASE else f"-t{self.temperature:g}".replace(".", "_")
-        return f"c{self.tokens:06d}{hot}"
+        """Return the partition's key, as ``c004096`` or ``c004096-t0_7``; keys sort by size."""
+        suffix = "" if self.arm == BASE else f"-t{self.temperature:g}".replace(".", "_")
+        return f"c{self.tokens:06d}{suffix}"
 
 
 def cells_of(section: ContinuationSection) -> tuple[Cell, ...]:
-    """Return the cells of a study, those of the first temperature first, the smallest first."""
+    """Return the cells of a study by temperature, the first one first, smallest size first."""
     first = section.temperature[0]
     return tuple(
-        Cell(size, hot, BASE if hot == first else f"temperature {hot:g}")
-        for hot in section.temperature
+        Cell(size, temperature, BASE if temperature == first else f"temperature {temperature:g}")
+        for temperature in section.temperature
         for size in section.sizes
     )
 
@@ -54,20 +54,20 @@ _FACTOR = {"": 1, "k": 1024, "m": 1024**2}
 
 
 _NEEDS: dict[str, Any] = {"with": {"texts": ["novel.txt"]}}
-"""What every other key needs next to it, for the examples in docs/studies.md."""
+"""Key that every other key needs beside it in the examples of docs/studies.md."""
 _key: Any = partial(Field, json_schema_extra=_NEEDS)
 
 
 def tokens_of(label: Any) -> int:
-    """Return the tokens of ``4096``, ``"4k"`` (4,096) or ``"1M"`` (1,048,576).
+    """Return the tokens that ``4096``, ``"4k"`` (4,096) or ``"1M"`` (1,048,576) stand for.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: ``label`` is not a number of tokens.
     """
     match = _SIZE.fullmatch(str(label).strip().replace(",", ""))
     size = round(float(match[1]) * _FACTOR[(match[2] or "").lower()]) if match else 0
     if size < 1 or isinstance(label, bool):
-        raise ValueError(f"{label!r} is no number of tokens; write 4096, 4k or 1M")
+        raise ValueError(f"{label!r} is not a number of tokens; use 4096, 4k or 1M")
     return size
 
 
@@ -75,10 +75,10 @@ Tokens = Annotated[int, BeforeValidator(tokens_of, json_schema_input_type=int | 
 
 
 class EmbeddingServer(Section):
-    """An OpenAI-compatible server whose ``/embeddings`` are asked."""
+    """OpenAI-compatible server that embeds sentences at ``/embeddings``."""
 
-    base_url: str = Field(description="Its address up to /v1")
-    model: str = Field(min_length=1, max_length=300, description="The model as it calls it")
+    base_url: str = Field(description="Address of the server, up to /v1")
+    model: str = Field(min_length=1, max_length=300, description="Embedding model's name")
     api_key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = Field(
         default=None, description="Environment variable that holds the key, never the key itself"
     )
@@ -86,7 +86,7 @@ class EmbeddingServer(Section):
     @field_validator("base_url")
     @classmethod
     def _is_an_address(cls, value: str) -> str:
-        # The text is not repeated: it may hold a password.
+        # The message omits the address, because it may hold a password.
         try:
             parts = urlsplit(value)
             usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -94,12 +94,12 @@ class EmbeddingServer(Section):
         except ValueError:
             usable = False
         if not usable:
-            raise ValueError("should be an address as http://HOST:PORT/v1, without user and key")
+            raise ValueError("should be an address like http://HOST:PORT/v1, without user and key")
         return value
 
     @property
     def name(self) -> str:
-        """The embedder's name in results."""
+        """Return the embedder's name in results."""
         return f"{self.model} at {urlsplit(self.base_url).netloc}"
 
 
@@ -111,7 +111,7 @@ Embeddings = Annotated[
 
 
 class ContinuationSection(Section):
-    """A model continues texts from fixed points, at growing sizes of its context."""
+    """Settings of the experiment that continues texts at growing context sizes."""
 
     texts: Annotated[
         tuple[str, ...],
@@ -122,19 +122,19 @@ class ContinuationSection(Section):
         examples=[["novel.txt"]],
     )
     max_context: Tokens = _key(
-        default=16384, description="Largest window, with the continuation in it", examples=[32768]
+        default=16384, description="Largest window, including the continuation", examples=[32768]
     )
     start_context: Tokens = _key(default=2048, description="Smallest window", examples=[4096])
     divisions: int = _key(
         default=0,
         ge=0,
         le=16,
-        description="Sizes between two doublings, at equal ratios; with `compat` equal steps from "
-        "one to the other, a power of two; 1, the default there: no size between",
+        description="Sizes between two doublings, at equal ratios; with `compat` the number of "
+        "equal steps, a power of two (default 1, no size between)",
     )
     passages: int = _key(default=8, ge=1, le=500, description="Points in each text")
     rounds: int = _key(
-        default=10, ge=1, le=1000, description="Continuations of each point and size, by seed"
+        default=10, ge=1, le=1000, description="Seeded continuations per point and size"
     )
     max_tokens: Tokens = _key(
         default=1024, description="Longest continuation, part of every window"
@@ -149,24 +149,24 @@ class ContinuationSection(Section):
         examples=[[1.0, 0.7]],
     )
     top_k: int = _key(
-        default=100, ge=0, le=1_000_000, description="Tokens that may be drawn; 0: all"
+        default=100, ge=0, le=1_000_000, description="Most likely tokens to draw from; 0: all"
     )
-    top_p: float = _key(default=1.0, gt=0, le=1, description="Their share of the probability")
+    top_p: float = _key(default=1.0, gt=0, le=1, description="Share of probability to draw from")
     seed: int = _key(default=0, ge=0, le=2**31 - 2001, description="Seed of the first round")
     margin: float = _key(default=0.1, gt=0, le=0.5, description="Decline of the score that matters")
     instruction: str = _key(
         default="",
-        description="What is asked after the context; empty: our own words",
+        description="Instruction after the context; empty: the built-in one",
         examples=["Go on with the story."],
     )
     tokenizer: str = _key(
         default="",
-        description=f"Counts windows; else the study's, else {DEFAULT_TOKENIZER}",
+        description=f"Tokenizer of windows; else the study's, else {DEFAULT_TOKENIZER}",
         examples=["tiktoken:cl100k_base"],
     )
     embeddings: Embeddings = _key(
         default="auto",
-        description="For the coherence of sentences: `auto` is `local` where the extra "
+        description="Embeddings for the coherence of sentences: `auto` is `local` if the extra "
         "`embeddings` is installed, else `none`; or `base_url`, `model` and `api_key_env` of a "
         "server",
         examples=["local"],
@@ -179,22 +179,22 @@ class ContinuationSection(Section):
     )
     compat: Literal["", "context-tester"] = _key(
         default="",
-        description="Measure one passage as this tool does: its sizes, contexts and figures",
+        description="Measure one passage with the sizes, contexts and figures of this tool",
         examples=["context-tester"],
     )
     word_list: str = Field(
         default="",
-        description="File of familiar words, one on each line, for `compat`",
+        description="File of familiar words, one per line, for `compat`",
         examples=["easy_words.txt"],
         json_schema_extra={"with": {**_NEEDS["with"], "compat": "context-tester"}},
     )
 
     @model_validator(mode="before")
     @classmethod
-    def _compat_has_defaults_of_its_own(cls, given: Any) -> Any:
-        if isinstance(given, dict) and given.get("compat"):
-            return {"passages": 1, "divisions": 1, **given}
-        return given
+    def _compat_has_defaults_of_its_own(cls, keys: Any) -> Any:
+        if isinstance(keys, dict) and keys.get("compat"):
+            return {"passages": 1, "divisions": 1, **keys}
+        return keys
 
     @field_validator("temperature")
     @classmethod
@@ -216,13 +216,13 @@ class ContinuationSection(Section):
         self._require_compat()
         if smallest < 2 * self.max_tokens:
             raise ValueError(
-                f"the smallest window, {smallest:,} tokens, is to hold {self.max_tokens:,} of "
+                f"the smallest window, {smallest:,} tokens, must hold {self.max_tokens:,} of "
                 "continuation and at least as much context: raise 'start_context' or lower "
                 "'max_tokens'"
             )
-        if strange := sorted(set(self.further_rounds) - set(self.sizes)):
+        if unknown_sizes := sorted(set(self.further_rounds) - set(self.sizes)):
             raise ValueError(
-                f"'further_rounds' names {strange[0]:,}, which is no size of the study"
+                f"'further_rounds' names {unknown_sizes[0]:,}, which is not a size of the study"
             )
         return self
 
@@ -235,36 +235,36 @@ class ContinuationSection(Section):
             if count != 1:
                 raise ValueError(f"'compat' measures one passage of one text; '{key}' has {count}")
         if len(self.temperature) != 1:
-            raise ValueError("'compat' measures at one 'temperature'; make a run of each")
+            raise ValueError("'compat' measures at one 'temperature'; run each one on its own")
         try:
             require_start(self.start_context, self.max_tokens)
         except StudyError as error:
             raise ValueError(str(error).rstrip(".")) from None
 
     def rounds_at(self, size: int) -> int:
-        """Continuations of each point at a window of ``size`` tokens."""
+        """Return the number of continuations of each point at a window of ``size`` tokens."""
         return self.rounds + self.further_rounds.get(size, 0)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Windows in tokens, the smallest first."""
+        """Return the windows in tokens, smallest first."""
         if self.compat:
             return tuple(context_lengths(self.max_context, self.divisions, self.start_context))
         return context_sizes(self.max_context, self.start_context, self.divisions)
 
     @property
     def text_names(self) -> tuple[str, ...]:
-        """The texts by slugs of their file names."""
+        """Return the names of the texts: slugs of their file names."""
         return tuple(slug(PurePath(file).stem) or "text" for file in self.texts)
 
     @property
     def named_files(self) -> Sequence[str]:
-        """Files that a study names here: those beyond its folder need its user's leave."""
+        """Return the files that the section names; those outside its folder need permission."""
         return (*self.texts, *([self.word_list] if self.word_list else []))
 
     @property
     def named_servers(self) -> Sequence[str]:
-        """Addresses that a study names here: texts are sent there, which needs leave likewise."""
+        """Return the servers that texts are sent to, for which a study needs permission."""
         return [self.embeddings.base_url] if isinstance(self.embeddings, EmbeddingServer) else []
 
 
@@ -272,18 +272,18 @@ SMALLEST = 2048
 
 
 def context_sizes(most: int, least: int = SMALLEST, divisions: int = 0) -> tuple[int, ...]:
-    """Return tokens of the windows: ``least`` doubled up to ``most``, and points between.
+    """Return window sizes in tokens: ``least`` doubled up to ``most``, and points between.
 
-    ``divisions``: points between two neighbours, equal steps of the ratio: 1 adds the geometric
-    mean. ``most`` is the last size, whether or not it is a doubling of the first.
+    ``divisions`` is the number of points between neighbours, at equal ratios: 1 adds the geometric
+    mean. ``most`` is the last size even if it is not a doubling of the first.
 
     Raises:
-        StudyError: there is no size, or a number is out of its bounds.
+        StudyError: no size fits, or a number is out of bounds.
     """
     if least < 1 or divisions < 0:
         raise StudyError(
-            f"A smallest context of {least} tokens with {divisions} divisions cannot be; give at "
-            "least 1 token and no negative number of divisions."
+            f"A smallest context of {least} tokens with {divisions} divisions is impossible; "
+            "give at least 1 token and 0 or more divisions."
         )
     if most < least:
         raise StudyError(

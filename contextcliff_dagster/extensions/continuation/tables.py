@@ -7,7 +7,7 @@ from contextcliff_dagster.extensions.continuation.prose.metrics import ProseMetr
 
 CONTINUATION_PREDICTIONS = Table(
     "continuation_predictions",
-    "One row per planned continuation and its text; no judgement yet.",
+    "One row per planned continuation with its text, before scoring.",
     PREDICTIONS.columns,
 )
 
@@ -16,20 +16,20 @@ METRICS = tuple(ProseMetrics.__dataclass_fields__)
 
 CONTINUATION_RECORDS = Table(
     "continuation_records",
-    "These continuations measured against what their author wrote. `score` is the share of "
-    "distances between two passages of the author at least as large as the continuation's; em, f1 "
+    "Continuations compared with what their author wrote. `score` is the share of pairs of the "
+    "author's passages that are at least as far apart as the continuation is from him; em, f1 "
     "and contained are null.",
     (
         *EVAL_RECORDS.columns,
         Column("text", "string", "Name of the source text", nullable=False),
-        Column("passage", "string", "Point of that text, the unit of pairing", nullable=False),
+        Column("passage", "string", "Point in that text, the unit of pairing", nullable=False),
         Column("context_tokens", "int64", "Size of the window", "tokens", nullable=False),
         Column("round", "int64", "Number of the continuation, from 0", nullable=False),
-        Column("arm", "string", "base, or what differs from it", nullable=False),
-        Column("collapse", "string", "Kind of collapse, empty without one; null: no text"),
-        Column("compared_words", "int64", "Words of continuation and author that are compared"),
-        Column("longest_run", "int64", "Longest run of words that the author wrote, too", "words"),
-        Column("shared_runs", "float64", "Share of runs of eight words that the author wrote, too"),
+        Column("arm", "string", "base, or its difference from base", nullable=False),
+        Column("collapse", "string", "Kind of collapse; empty if none, null without a text"),
+        Column("compared_words", "int64", "Words compared, of continuation and author"),
+        Column("longest_run", "int64", "Longest run of words that the author also wrote", "words"),
+        Column("shared_runs", "float64", "Share of eight-word runs that the author also wrote"),
         *(
             Column(
                 name,
@@ -44,32 +44,32 @@ CONTINUATION_RECORDS = Table(
             Column(
                 f"author_{name}",
                 "float64",
-                f"Metric `{name}` of the author's words that it is compared with",
+                f"Metric `{name}` of the author's compared words",
                 later=True,
             )
             for name in COHERENCE
         ),
-        Column("embedder", "string", "What embedded the sentences; null: no coherence", later=True),
+        Column("embedder", "string", "Embedder of sentences; null without coherence", later=True),
     ),
 )
 
 CONTINUATION_DOCUMENTS = Table(
     "continuation_documents",
-    "Contexts by size, what the author wrote after them, and other passages for the noise floor.",
+    "Contexts by size, the author's next passages, and other passages for the noise floor.",
     (
         Column("document_id", "string", "SHA-256 of the UTF-8 bytes", nullable=False),
-        Column("made_by", "string", "Hash of what decides the documents", nullable=False),
+        Column("made_by", "string", "Hash of all that determines the documents", nullable=False),
         Column("kind", "string", "context, author, human or source", nullable=False),
         Column("source", "string", "Name of the source text", nullable=False),
-        Column("passage", "string", "Point of that text, or number of a human passage"),
-        Column("context_tokens", "int64", "Size of the window; 0: no context", "tokens"),
+        Column("passage", "string", "Point in that text, or number of a human passage"),
+        Column("context_tokens", "int64", "Size of the window; 0 without a context", "tokens"),
         Column(
             "length_tokens",
             "int64",
-            "Tokens of this text; source: of the text that all was cut from",
+            "Tokens of this text; for `source`, of the whole source text",
             "tokens",
             nullable=False,
         ),
-        Column("text", "string", "The whole text", nullable=False),
+        Column("text", "string", "Full text", nullable=False),
     ),
 )

@@ -1,7 +1,7 @@
-"""The writers as engines of models.yaml: `continuation-human` and `continuation-planted`.
+"""Writers as engines of models.yaml: `continuation-human` and `continuation-planted`.
 
-Both write sentences that the context holds, in a drawn order, so that their prose is the author's.
-The planted one loses itself in a loop, in a share of its continuations, where the context is long.
+Both write sentences of the context in random order, so their prose is the author's. If the context
+is long, the planted writer falls into a loop in a share of its continuations.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
 
 WRITERS_VERSION = 1
-"""Part of the identity: raised when a writer answers a prompt differently."""
+"""Part of the identity; raise it when a writer answers a prompt differently."""
 EXAMPLE = "loop=8k/0.5"
 _LAW = re.compile(r"loop=([^/]+)/(\d(?:\.\d+)?)")
 _CONTEXT_TOKENS = 2_000
-"""Of the context's end: the sentences that are written come from there, at every size."""
+"""Tokens at the end of the context from which the sentences come, at every size."""
 
 
 def writer_identity(entry: ModelEntry) -> dict[str, Any]:
-    """All that decides a writer's answers.
+    """Return everything that determines a writer's answers.
 
     Raises:
-        EngineError: the entry's `model_id` is no law of loops (planted writer only).
+        EngineError: the entry's `model_id` is not a law of loops (planted writer only).
     """
     return {
         "engine": entry.engine,
@@ -44,7 +44,7 @@ def writer_identity(entry: ModelEntry) -> dict[str, Any]:
 
 
 def _law(entry: ModelEntry) -> tuple[int, float]:
-    """From how many tokens of the prompt on, and in which share of continuations."""
+    """Return the prompt tokens at which loops begin, and the share of continuations that loop."""
     match = _LAW.fullmatch(entry.model_id.replace(" ", ""))
     try:
         tokens, share = tokens_of(match[1] if match else ""), float(match[2] if match else 2)
@@ -52,20 +52,20 @@ def _law(entry: ModelEntry) -> tuple[int, float]:
         tokens, share = 0, 2.0
     if share > 1.0:
         raise EngineError(
-            f"Model {entry.name!r}: engine {entry.engine!r} reads its loops from `model_id`, such "
-            f"as {EXAMPLE!r}: from so many tokens on, in this share of continuations."
+            f"Model {entry.name!r}: engine {entry.engine!r} needs a `model_id` such as "
+            f"{EXAMPLE!r}: loops from so many prompt tokens on, in this share of continuations."
         )
     return tokens, share
 
 
 class HumanWriter(ScriptedEngine):
-    """Writes as the author does, whatever the context's size."""
+    """Engine that writes as the author does, whatever the context size."""
 
     def __init__(self, entry: ModelEntry) -> None:
         super().__init__(entry, writer_identity(entry))
 
     def reply(self, prompt: Prompt, decoding: Decoding) -> tuple[str, str]:
-        """Return sentences of the context's end, drawn by the seed, up to the output limit.
+        """Return sentences from the end of the context, drawn by the seed, up to the output limit.
 
         Raises:
             RejectedError: the prompt has no sentence.
@@ -80,9 +80,9 @@ class HumanWriter(ScriptedEngine):
         if not sentences:
             raise RejectedError(f"engine {self._entry.engine!r} finds no sentence in the prompt")
         rng = self._random(prompt, decoding)
-        turns = range(1 + 4_000 // len(sentences))  # none comes twice before all have been written
-        drawn = (sentences[i] for _ in turns for i in rng.permutation(len(sentences)))
-        text = self._lost(prompt, rng) or " ".join(drawn)
+        turns = range(1 + 4_000 // len(sentences))  # no sentence repeats before all are written
+        stream = (sentences[i] for _ in turns for i in rng.permutation(len(sentences)))
+        text = self._lost(prompt, rng) or " ".join(stream)
         return self._cut(text, decoding.max_output_tokens), "length"
 
     def _random(self, prompt: Prompt, decoding: Decoding) -> np.random.Generator:
@@ -105,7 +105,7 @@ class HumanWriter(ScriptedEngine):
 
 
 class PlantedWriter(HumanWriter):
-    """Writes as the author does, and where the prompt is long repeats one phrase for ever."""
+    """Writer that repeats one phrase endlessly in a share of its answers to long prompts."""
 
     def _lost(self, prompt: Prompt, rng: np.random.Generator) -> str:
         tokens, share = self._identity["law"]

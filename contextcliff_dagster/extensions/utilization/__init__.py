@@ -1,7 +1,7 @@
-"""Utilization: is more of a long context used where it is structured than where it is prose?
+"""Utilization: do models use more of a long context if it is structured than if it is prose?
 
-Belongs here: three benchmarks made of records, their renderings and verifiers, and what follows
-from a model's answers. Lengths are made here, not natural, and every report of it says so.
+This package holds three benchmarks made of records, their renderings and verifiers, and the
+analysis of a model's answers. Lengths are synthetic, not natural, and every report says so.
 """
 
 from __future__ import annotations

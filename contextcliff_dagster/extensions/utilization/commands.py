@@ -39,42 +39,41 @@ UTILIZATION_OPTIONS = SectionOptions(
     ),
     names={"benchmarks": "--benchmark", "scales": "--scale"},
     help={
-        "corruption": "Share of changed records, e.g. 0,5%; 5%:recomputed works the answers out "
-        "again.",
+        "corruption": "Share of changed records, e.g. 0,5%; 5%:recomputed recomputes the answers.",
     },
 )
 
 
 def made_study(keys: Mapping[str, Any], models: tuple[str, ...]) -> Study:
-    """Return the study that the options describe; its name depends on them.
+    """Return the study that the options describe, with a name derived from them.
 
     Raises:
-        StudyError: no model is named, a model is unknown, or an option has no such value.
+        StudyError: no model is given, a model is unknown, or an option has an invalid value.
     """
     from contextcliff_dagster.inference.models.models_file import get_model, load_models
 
     if not models:
         raise StudyError(
-            "`contextcliff utilization` needs --model: name the model to measure "
-            "(`contextcliff models`)."
+            "`contextcliff utilization` needs --model NAME, the model to measure; "
+            "`contextcliff models` lists the names."
         )
-    known = load_models()
-    entries = [get_model(name, known) for name in models]
+    models_file = load_models()
+    entries = [get_model(name, models_file) for name in models]
     tokenizer = keys.get("tokenizer") or entries[0].tokenizer or ""
-    made = UTILIZATION_OPTIONS.study(
+    study = UTILIZATION_OPTIONS.study(
         {key: value for key, value in keys.items() if key != "tokenizer"},
         description="Utilization: the same records in several formats.",
         tokenizer=tokenizer,
         models=list(dict.fromkeys(models)),
         prompt={"max_output_tokens": _OUTPUT_TOKENS},
     )
-    checked = made.sections["utilization"]
-    decides = digest([checked.model_dump(mode="json"), tokenizer])
-    some = "-".join(checked.benchmarks) if len(checked.benchmarks) < 3 else "all"
-    scales = checked.scales[0].replace(".", "-")
-    if len(checked.scales) > 1:
-        scales += f"-to-{checked.scales[-1].replace('.', '-')}"
-    return made.changed(name=f"utilization-{some}-{scales}-{decides}".lower())
+    section = study.sections["utilization"]
+    name_hash = digest([section.model_dump(mode="json"), tokenizer])
+    benchmarks = "-".join(section.benchmarks) if len(section.benchmarks) < 3 else "all"
+    scales = section.scales[0].replace(".", "-")
+    if len(section.scales) > 1:
+        scales += f"-to-{section.scales[-1].replace('.', '-')}"
+    return study.changed(name=f"utilization-{benchmarks}-{scales}-{name_hash}".lower())
 
 
 @click.group(invoke_without_command=True)
@@ -83,95 +82,96 @@ def made_study(keys: Mapping[str, Any], models: tuple[str, ...]) -> Study:
 @with_answers_option
 @common_options
 @click.pass_context
-def utilization(ctx: click.Context, /, **given: Any) -> None:
-    """Does structure let a model use more of its context? Measure and print the report.
+def utilization(ctx: click.Context, /, **options: Any) -> None:
+    """Measure whether structure lets a model use more of its context, and print the report.
 
-    Documents are made here to a number of tokens, verified, and written in several formats. An
-    option with several values, as --order chronological,shuffled, measures the first with
-    everything else, and each further one on its own against it.
+    Generates documents of a given number of tokens, verifies them and writes them in several
+    formats. If an option has several values, such as --order chronological,shuffled, the first is
+    the base; each further value is measured alone against it.
 
     \b
     Examples:
       contextcliff utilization --benchmark ledger --scale 8k --formats jsonl,prose --model my-model
       contextcliff utilization --scale 1k-64k --seeds 20 --model my-model --dry-run
-          All benchmarks at seven lengths: what it would cost, no call.
+          Show the cost of all benchmarks at seven lengths, without a call.
       contextcliff utilization --scale 1k,4k export made
-          The documents, questions and answers of these options into the folder `made`.
+          Write the documents, questions and answers of these options into the folder `made`.
     """
     if ctx.invoked_subcommand is None:
-        _measure(**given)
-    ctx.obj = given
+        _measure(**options)
+    ctx.obj = options
 
 
 @utilization.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--study", metavar="STUDY", help="Of this study, not of the options before `export`.")
+@click.option("--study", metavar="STUDY", help="Export this study; ignore earlier options.")
 @common_options
 @click.pass_obj
-def export(given: Mapping[str, Any], folder: Path, study: str | None, as_json: bool) -> None:
+def export(options: Mapping[str, Any], folder: Path, study: str | None, as_json: bool) -> None:
     """Write documents, questions, answers and the verifier's verdicts as JSON lines into DIR.
 
-    An inspect_ai task next to them asks any model: `inspect eval DIR/inspect_task.py`. The options
-    before `export` choose the documents; no model is needed, and none is called.
+    DIR also receives an inspect_ai task for any model: `inspect eval DIR/inspect_task.py`. The
+    options before `export` choose the documents. This command needs no model and calls none.
     """
     from contextcliff_dagster.extensions.utilization.documents import whole_documents
     from contextcliff_dagster.extensions.utilization.export import export as write
     from contextcliff_dagster.studies import find_study
 
     store = Store.default()
-    chosen = find_study(study) if study else made_study(given["keys"], given["models"] or _NO_MODEL)
-    section = chosen.sections.get("utilization")
+    models = options["models"] or _NO_MODEL
+    source = find_study(study) if study else made_study(options["keys"], models)
+    section = source.sections.get("utilization")
     if section is None:
-        raise StudyError(f"Study {chosen.name!r} has no key `utilization`; name one that has.")
-    with dagster_log(given["verbose"]):
-        done = write(
-            whole_documents(chosen, store),
+        raise StudyError(f"Study {source.name!r} has no key `utilization`; choose one that has it.")
+    with dagster_log(options["verbose"]):
+        exported = write(
+            whole_documents(source, store),
             folder,
             thought=section.thought[0],
             question_place=section.question_place[0],
         )
     text = (
-        f"{done.documents:,} documents with {done.questions:,} questions: {folder}\n"
+        f"{exported.documents:,} documents with {exported.questions:,} questions: {folder}\n"
         f"Ask a model: inspect eval {folder / 'inspect_task.py'} --model NAME"
     )
-    counts = {"documents": done.documents, "questions": done.questions}
+    counts = {"documents": exported.documents, "questions": exported.questions}
     print_either({"folder": str(folder), **counts}, text, as_json=as_json)
 
 
 _NO_MODEL = ("reader-perfect",)
-"""Its tokenizer counts where no model is named."""
+"""Model whose tokenizer counts if --model is missing."""
 
 
-def _measure(keys: Mapping[str, Any], models: tuple[str, ...], **given: Any) -> None:
-    options = RunOptions(**given)
+def _measure(keys: Mapping[str, Any], models: tuple[str, ...], **options: Any) -> None:
+    run_options = RunOptions(**options)
     check_budget()
     study = made_study(keys, models)
-    asks = bool(keys.get("factorial")) and not options.yes
-    measure_made_study(study, options, _agree_on_factorial if asks else None)
+    asks = bool(keys.get("factorial")) and not run_options.yes
+    measure_made_study(study, run_options, _agree_on_factorial if asks else None)
 
 
 def _agree_on_factorial(prepared: Prepared) -> None:
-    """Say what every combination takes, before a document is made, and ask.
+    """Show the cost of all combinations and ask for confirmation before making documents.
 
     Raises:
-        BudgetError: not confirmed, or there is no terminal to confirm it.
+        BudgetError: the user declined, or there is no terminal to ask on.
     """
     from contextcliff_dagster.extensions.utilization.prompts import arms_of
     from contextcliff_dagster.run.study import prepare_study
 
     section = prepared.study.sections["utilization"]
-    alone = prepare_study(
+    base = prepare_study(
         prepared.study.changed(utilization=section.model_copy(update={"factorial": False})),
         keep=False,
         store=Store.default(),
     ).estimate
-    saved = f"One change at a time: {alone.calls:,} calls, about {alone.tokens:,} tokens"
-    saved += f", about {money(alone.usd)}." if alone.usd else "."
-    what = (
-        f"--factorial asks for all {len(arms_of(section)):,} combinations. "
-        f"{estimate_sentence(prepared)} {saved}"
+    alternative = f"One change at a time: {base.calls:,} calls, about {base.tokens:,} tokens"
+    alternative += f", about {money(base.usd)}." if base.usd else "."
+    cost = (
+        f"--factorial measures all {len(arms_of(section)):,} combinations. "
+        f"{estimate_sentence(prepared)} {alternative}"
     )
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise BudgetError(f"{what} Add --yes for that, or leave --factorial out.")
-    if not click.confirm(f"{what} Measure every combination?", err=True):
-        raise BudgetError("Not confirmed, so nothing was sent; leave --factorial out.")
+        raise BudgetError(f"{cost} Add --yes to confirm, or omit --factorial.")
+    if not click.confirm(f"{cost} Measure every combination?", err=True):
+        raise BudgetError("Not confirmed, so nothing was sent; omit --factorial to send less.")

@@ -1,10 +1,10 @@
-"""The design document's own interface: one document in two forms, one question, one model.
+"""The design document's interface: one document in two formats, one question, one model.
 
     benchmark = ContextBenchmark("ledger", scale="8k", seed=42)
     benchmark.generate()
     run_benchmark("smollm2-135m", benchmark)
 
-For a single look. A study keeps answers, resumes, counts money and has intervals
+Use it for a quick look. A study also stores answers, resumes, tracks cost and reports intervals
 (docs/utilization.md).
 """
 
@@ -42,20 +42,20 @@ SCALE_PARAMS: Mapping[str, Mapping[str, float]] = {
     "1M": {"multiplier": 0.5, "tokens": 1_000_000},
     "2M": {"multiplier": 1.0, "tokens": 2_000_000},
 }
-"""The design document's scales. ``tokens`` is what the JSON lines are made to have; its
-``multiplier`` of all parameters gives no such length, and is not used. Other labels, such as
-``8k``, are scales too."""
+"""The design document's scales. ``tokens`` is the length of the JSON lines; ``multiplier`` is kept
+for reference only, because scaling the parameters by it misses that length. Other labels, such as
+``8k``, are also valid scales."""
 
 _ASKED: Mapping[BenchmarkName, str] = {
     "warehouse": "stock",
     "constraints": "value",
     "network": "distance",
 }
-"""The design document's question on each benchmark (`data.ASKS`), as of the last record."""
+"""Benchmark -> the design document's question (`data.ASKS`), asked about the final state."""
 
 
 class ModelAPI(Protocol):
-    """Any model."""
+    """A model that completes prompts."""
 
     def complete(self, prompt: str) -> str:
         """Return the model's reply."""
@@ -63,7 +63,7 @@ class ModelAPI(Protocol):
 
 
 class BenchmarkResult(TypedDict):
-    """One format of a benchmark. ``token_count``: of the document, without the question."""
+    """Result for one format; ``token_count`` counts the document without the question."""
 
     correct: bool
     response: str
@@ -72,21 +72,21 @@ class BenchmarkResult(TypedDict):
 
 
 class ContextBenchmark:
-    """One document of records with one question, in all formats.
+    """A document of records with one question, available in all formats.
 
     Attributes:
-        type: the benchmark, by this project's name.
-        scale: the label of a number of tokens, which the JSON lines have within 2%.
-        seed: same seed, same document.
-        data: after `generate`: the design document's dictionary, with its keys; ``question`` and
-            ``answer`` (an integer, or a value's name) among them.
-        benchmark: after `generate`: the records, and all questions about them.
-        question: after `generate`: the one of them that the design document asks.
-        structured_doc: after `to_structured`: the JSON lines.
-        prose_doc: after `to_prose`: the prose.
+        type: the name of the benchmark in this project.
+        scale: the label of the number of tokens; the JSON lines match it within 2%.
+        seed: the seed; the same seed gives the same document.
+        data: the design document's dictionary, including ``question`` and ``answer`` (an integer
+            or the name of a value); set by `generate`.
+        benchmark: the records and all questions about them; set by `generate`.
+        question: the question that the design document asks; set by `generate`.
+        structured_doc: the JSON lines; set by `to_structured`.
+        prose_doc: the prose; set by `to_prose`.
 
     Raises:
-        ValueError: unknown type, or a scale that is no number of tokens.
+        ValueError: the type is unknown, or the scale is not a number of tokens.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class ContextBenchmark:
         name = ALIASES.get(benchmark_type, benchmark_type)
         if name not in BENCHMARKS:
             known = ", ".join((*BENCHMARKS, *ALIASES))
-            raise ValueError(f"unknown benchmark {benchmark_type!r}: it is one of {known}")
+            raise ValueError(f"unknown benchmark {benchmark_type!r}; choose one of {known}")
         self.type: BenchmarkName = name
         self.scale, self.seed, self.tokenizer = scale, seed, tokenizer
         self.tokens = scale_tokens(scale)
@@ -120,21 +120,21 @@ class ContextBenchmark:
         return self._documents.get("prose")
 
     def generate(self) -> None:
-        """Make the data.
+        """Generate the records and the question.
 
         Raises:
-            StudyError: the scale cannot be met, or the tokenizer cannot be had.
+            StudyError: the scale cannot be reached, or the tokenizer is not available.
         """
         solver = ScaleSolver(self._count)
-        made = solver.solve(Wish(self.type, self.tokens, self.seed))
+        solved = solver.solve(Wish(self.type, self.tokens, self.seed))
         self._documents = {}
-        self.benchmark = made.data
+        self.benchmark = solved.data
         self.question = next(
             question
-            for question in made.data.questions
+            for question in solved.data.questions
             if question.about["ask"] == _ASKED[self.type] and question.about.get("at") is None
         )
-        self.data = _as_in_the_design_document(made.data) | {
+        self.data = _as_in_the_design_document(solved.data) | {
             "question": self.question.text,
             "answer": _value(self.question.answer),
         }
@@ -148,34 +148,34 @@ class ContextBenchmark:
         return self.document("prose")
 
     def document(self, format: str) -> str:
-        """Return the document in ``structured`` or any format (`sentences.FORMATS`).
+        """Return the document as ``structured`` or in any of `sentences.FORMATS`.
 
         Raises:
-            ValueError: unknown format.
+            ValueError: the format is unknown.
         """
         name = FORMAT_ALIASES.get(format, format)
         if name not in FORMATS:
             known = ", ".join(("structured", *FORMATS))
-            raise ValueError(f"unknown format {format!r}: it is one of {known}")
+            raise ValueError(f"unknown format {format!r}; choose one of {known}")
         if name not in self._documents:
             self._documents[name] = render(self._generated()[0], name).text
         return self._documents[name]
 
     def prompt(self, format: str) -> str:
-        """Return the design document's prompt; for a named value it asks for the value."""
+        """Return the design document's prompt, which asks for the number or the named value."""
         question = self._generated()[1]
         ending = asked(question.text, question.form, "off")
         return f"{self.document(format)}\n\n{QUESTION}{ending}:"
 
     def verify_answer(self, response: str) -> bool:
-        """Whether the one number or value in a reply is the right one (`scoring`)."""
+        """Return whether the only number or value in a reply is the right one (see `scoring`)."""
         question = self._generated()[1]
         choices = [str(choice) for choice in question.choices] if question.form == "value" else []
         visible = parse_answer(response).visible
         return extract_answer(visible, question.form, choices).answer == question.answer
 
     def token_count(self, format: str = "structured") -> int:
-        """Return the document's number of tokens, by the tokenizer."""
+        """Return the document's number of tokens under the tokenizer."""
         return self._count(self.document(format))
 
     def _generated(self) -> tuple[Benchmark, Question]:
@@ -205,20 +205,20 @@ def run_benchmark(
     """Ask a model the benchmark's question over its document in each format.
 
     Args:
-        model_api: anything with ``complete(prompt)``, or the name of a model of the models file;
-            that is asked by its engine, outside of any ledger and budget.
-        benchmark: generated here, where it is not yet.
-        formats: ``structured`` (``jsonl``), ``prose``, ``csv``, ``markdown``.
-        max_output_tokens: for a named model.
-        mode: for a named model: ``completion`` for one without a chat template.
+        model_api: an object with ``complete(prompt)``, or the name of a model in the models file;
+            a named model is asked through its engine, without ledger or budget.
+        benchmark: the benchmark; generated first if necessary.
+        formats: any of ``structured`` (``jsonl``), ``prose``, ``csv``, ``markdown``.
+        max_output_tokens: the output limit of a named model.
+        mode: ``completion`` for a named model without a chat template.
 
     Returns:
-        By format: whether the reply was right, the reply, the right answer, the document's tokens.
+        Format -> whether the reply is right, the reply, the right answer, the document's tokens.
 
     Raises:
-        ValueError: unknown format.
-        EngineError: the named model cannot be reached, or refuses the prompt; one sentence.
-        StudyError: there is no such model.
+        ValueError: the format is unknown.
+        EngineError: the named model cannot be reached or refuses the prompt.
+        StudyError: the named model is unknown.
     """
     prompts = {format: benchmark.prompt(format) for format in formats}
     if isinstance(model_api, str):
@@ -244,7 +244,7 @@ def _value(answer: str) -> int | str:
 
 
 def _as_in_the_design_document(data: Benchmark) -> dict[str, Any]:
-    """The document's dictionary; here ``initial_...`` is how it is before the first event."""
+    """Return the design document's dictionary; ``initial_...`` is before the first event."""
     records = data.records
     match data.name:
         case "warehouse":

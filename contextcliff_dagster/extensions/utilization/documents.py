@@ -1,4 +1,4 @@
-"""The documents of a study: made to the length asked for, verified, and kept in the store."""
+"""Documents of a study: generated to the requested length, verified, and stored."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ if TYPE_CHECKING:
     from contextcliff_dagster.studies import Study
 
 MAKING_VERSION = "3"
-"""Raise it when the same wish would give another document: those in stores are then made anew."""
+"""Increase it if the same wish gives another document, so that stored ones are regenerated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Documents made together. ``arms``: reduced to the parts that affect a document.
+    """Documents made together.
 
-    ``fingerprint``: of the tokenizer that counts.
+    ``arms``: arms reduced to the parts that affect a document. ``fingerprint``: of the tokenizer.
     """
 
     benchmark: BenchmarkName
@@ -75,8 +75,8 @@ class Batch:
 
     @property
     def hash(self) -> str:
-        """SHA-256 (hex) of the parts that determine the documents."""
-        decides = {
+        """Return the SHA-256 (hex) of the parts that determine the documents."""
+        parts = {
             "version": MAKING_VERSION,
             "benchmark": self.benchmark,
             "tokens": scale_tokens(self.scale),
@@ -87,7 +87,7 @@ class Batch:
             "match": self.match,
             "tokenizer": self.fingerprint,
         }
-        return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def arm_json(arm: Arm) -> str:
@@ -103,12 +103,12 @@ def arm_json(arm: Arm) -> str:
 
 
 def make_batch(batch: Batch, solver: ScaleSolver) -> Iterator[dict[str, Any]]:
-    """Yield the rows of `UTILIZATION_DOCUMENTS` of a batch, each made only when needed: a text
+    """Yield a batch's rows of `UTILIZATION_DOCUMENTS`, each made only when needed, because a text
     may have millions of tokens.
 
     Raises:
-        StudyError: the scale is out of reach, or a package that verifies is missing.
-        VerificationError: a text does not support its answers: a fault of ours.
+        StudyError: the scale is out of reach, or a package for verification is missing.
+        VerificationError: a text does not support its answers, which is a bug in this program.
     """
     solved: dict[tuple[str, Format], Solved] = {}
     digest, verifier = batch.hash, Verifier(batch.benchmark)
@@ -167,7 +167,7 @@ def _document(
 
 
 def _question(question: Question, data: Benchmark, rendering: Rendering) -> dict[str, Any]:
-    """The parts of a question that are read often: no positions, which may be thousands."""
+    """Return the parts of a question that are read often, without its many positions."""
     starts = _starts(question, rendering)
     length = max(len(rendering.text), 1)
     return {
@@ -185,7 +185,7 @@ def _question(question: Question, data: Benchmark, rendering: Rendering) -> dict
 
 
 def _choices(question: Question, data: Benchmark) -> Sequence[str]:
-    """Values that the question can have: of an attribute all of its domain."""
+    """Return the possible answers of a question; for an attribute its whole domain."""
     about: Mapping[str, Any] = question.about
     if question.form == "value" and about.get("ask") == "value":
         return [str(value) for value in DOMAINS[str(about["attr"])]]
@@ -203,22 +203,22 @@ LISTED = (
     *("document_id", "benchmark", "scale", "seed", "format", "arm", "length_tokens", "records"),
     *("corrupted", "questions"),
 )
-"""Columns of the documents that the list has, too: all that asking and scoring need."""
+"""Columns that the document list also has: everything that asking and scoring need."""
 
 
 def documents_dir(store: Store, study: str) -> Path:
-    """Return the folder of the documents and of their list, ``manifest.json``."""
+    """Return the folder with the documents and their list, ``manifest.json``."""
     return store.study_dir(study) / "utilization_documents"
 
 
 def batch_file(store: Store, study: str, batch: Batch) -> Path:
-    """Return the file of a batch."""
+    """Return the path of a batch's file."""
     folder = documents_dir(store, study) / slug(f"{batch.benchmark}-{batch.scale}")
     return folder / f"{seed_key(batch.seed)}.parquet"
 
 
 def seed_key(seed: int) -> str:
-    """Return a seed as partition key; keys sort like seeds.
+    """Return the partition key of a seed; keys sort like seeds.
 
     >>> seed_key(7)
     's007'
@@ -227,8 +227,8 @@ def seed_key(seed: int) -> str:
 
 
 def write_batch(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write the documents of a batch, all or none, one text in memory at a time; each text can be
-    read alone.
+    """Write a batch's documents atomically, with one text in memory at a time; each text can be
+    read separately.
 
     Raises:
         StoreError: the file cannot be written.
@@ -250,7 +250,7 @@ def write_batch(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read_batch(path: Path, made_by: str) -> list[dict[str, Any]] | None:
-    """Return the `LISTED` columns of a batch; None if missing, or not made by this."""
+    """Return the `LISTED` columns of a batch; None if it is missing or has another hash."""
     with suppress(StoreError):
         table = read_table(path, UTILIZATION_DOCUMENTS, {"made_by", *LISTED})
         rows: list[dict[str, Any]] = table.to_pylist()
@@ -263,7 +263,7 @@ def read_text(path: Path, document_id: str) -> str:
     """Return the text of one document.
 
     Raises:
-        StoreError: it is not there, or not the text that was made.
+        StoreError: the text is missing or differs from the generated one.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -275,12 +275,12 @@ def read_text(path: Path, document_id: str) -> str:
             text = str(file.read_row_group(row, ["text"])["text"][0].as_py())
     except (pa.ArrowException, OSError, ValueError) as error:
         raise StoreError(
-            f"{path} has no document {document_id[:12]} ({error}); delete it and prepare the study "
-            "again."
+            f"{path} has no document {document_id[:12]} ({error}); delete the file and prepare the "
+            "study again."
         ) from error
     if hashlib.sha256(text.encode()).hexdigest() != document_id:
         raise StoreError(
-            f"{path}: document {document_id[:12]} is not the text that was made; delete the file "
+            f"{path}: document {document_id[:12]} is not the generated text; delete the file "
             "and prepare the study again."
         )
     return text
@@ -301,7 +301,7 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
                 yield from rows.to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise StoreError(
-            f"{path} cannot be read ({error}); delete it and prepare the study again."
+            f"{path} cannot be read ({error}); delete the file and prepare the study again."
         ) from error
 
 
@@ -326,9 +326,9 @@ Row = Mapping[str, Any]
 
 
 class UtilizationSamples:
-    """A `SampleSource` over documents (`LISTED`) in cells that one recipe asks.
+    """A `SampleSource` over documents (`LISTED`) in the cells of one recipe.
 
-    ``file_of``: document row -> its file in the store, where texts are read from.
+    ``files``: document id -> the stored file with its text.
     """
 
     def __init__(
@@ -348,7 +348,7 @@ class UtilizationSamples:
             self._documents.setdefault(place, []).append(row)
 
     def planned(self, bin: str, n: int) -> Sequence[PlannedExample]:
-        """Return the first ``n`` examples of a cell: document by document, the lookup first."""
+        """Return the first ``n`` examples of a cell, document by document, lookups first."""
         if (cell := self._cells.get(bin)) is None:
             return []
         if bin not in self._planned:
@@ -365,10 +365,10 @@ class UtilizationSamples:
         """Return a document's text.
 
         Raises:
-            StoreError: the store does not have it.
+            StoreError: the store does not have the document.
         """
         if document_id not in self._files:
-            raise StoreError(f"There is no document {document_id[:12]}; prepare the study again.")
+            raise StoreError(f"Document {document_id[:12]} is missing; prepare the study again.")
         return read_text(self._files[document_id], document_id)
 
     def _examples(self, cell: Cell, row: Row) -> list[tuple[Example, int]]:
@@ -377,7 +377,7 @@ class UtilizationSamples:
         questions.sort(key=lambda question: question["kind"] != "lookup")
         key = f"{cell.benchmark}/{cell.scale}/{row['seed']}"
         if self._match == "tokens":
-            key += f"/{cell.format}"  # other records: nothing to pair it with
+            key += f"/{cell.format}"  # records differ by format, so documents cannot be paired
         shared = {
             "benchmark": cell.benchmark,
             "format": cell.format,
@@ -413,7 +413,7 @@ class UtilizationSamples:
 
 
 class UtilizationDocuments(KeptDocuments):
-    """Documents of the experiment: a partition is a benchmark and scale, and a seed."""
+    """Documents of the experiment, partitioned by benchmark and scale, and by seed."""
 
     def keys(self, study: Study) -> Mapping[str, Sequence[str]]:
         section = section_of(study)
@@ -429,8 +429,8 @@ class UtilizationDocuments(KeptDocuments):
                 ids = json.dumps([row["document_id"] for row in rows])
                 return MadeDocuments(hashlib.sha256(ids.encode()).hexdigest(), summary(rows))
         raise StudyError(
-            f"Study {study.name!r} asks for no documents {partition['document']}, "
-            f"{partition['seed']}; see `utilization` in its file."
+            f"Study {study.name!r} has no documents {partition['document']}, "
+            f"{partition['seed']}; check `utilization` in its file."
         )
 
     def freeze(self, study: Study, store: Store) -> MadeDocuments:
@@ -444,22 +444,22 @@ class UtilizationDocuments(KeptDocuments):
             report_step("documents", len(batches), len(batches))
             store.mark()
             write_list(folder, made_by, documents)
-        made = self.frozen(study, store)
-        assert made is not None
-        return made
+        frozen = self.frozen(study, store)
+        assert frozen is not None
+        return frozen
 
     def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
-        kept = read_list(documents_dir(store, study.name), spec_hash(study))
+        saved = read_list(documents_dir(store, study.name), spec_hash(study))
         batches = batches_of(study)
-        there = all(batch_file(store, study.name, batch).exists() for batch in batches)
-        return MadeDocuments(kept.sha256, summary(kept.documents)) if kept and there else None
+        complete = all(batch_file(store, study.name, batch).exists() for batch in batches)
+        return MadeDocuments(saved.sha256, summary(saved.documents)) if saved and complete else None
 
     def depends_on(self, study: Study) -> Mapping[str, Any]:
         section = section_of(study)
         keys = {"benchmarks", "formats", "scales", "seeds", "questions", "match", *_OF_DOCUMENT}
-        asked = section.model_dump(mode="json", include=keys)
+        settings = section.model_dump(mode="json", include=keys)
         return {
-            **asked,
+            **settings,
             "factorial": section.factorial,
             "tokenizer": tokenizer_name(study, "utilization"),
         }
@@ -470,14 +470,14 @@ _OF_DOCUMENT = ("evidence", "verbosity", "order", "corruption")
 
 
 def section_of(study: Study) -> UtilizationSection:
-    """Return the study's key `utilization`."""
+    """Return the value of the study's key `utilization`."""
     section: UtilizationSection = study.sections["utilization"]
     return section
 
 
 @lru_cache(maxsize=2)
 def solver_of(tokenizer: str) -> ScaleSolver:
-    """Return a tokenizer's solver, with its known tokens per record."""
+    """Return the scale solver of a tokenizer, cached with its tokens per record."""
     from contextcliff_dagster.extensions.utilization.scales import ScaleSolver
 
     return ScaleSolver(opened_tokenizer(tokenizer).count)
@@ -511,40 +511,40 @@ def batches_of(study: Study) -> list[Batch]:
 
 def spec_hash(study: Study) -> str:
     """Return the SHA-256 (hex) of the parts that determine all documents of a study."""
-    together = "".join(batch.hash for batch in batches_of(study))
-    return hashlib.sha256(together.encode()).hexdigest()
+    hashes = "".join(batch.hash for batch in batches_of(study))
+    return hashlib.sha256(hashes.encode()).hexdigest()
 
 
 def ensure_batch(study: Study, store: Store, batch: Batch) -> list[dict[str, Any]]:
-    """Return the documents of a batch (`LISTED`), made if the store lacks them.
+    """Return the documents of a batch (`LISTED`); make them if the store lacks them.
 
     Raises:
-        StudyError, VerificationError: as `make_batch`.
+        StudyError, VerificationError: see `make_batch`.
         StoreError: the file cannot be written.
     """
 
     path = batch_file(store, study.name, batch)
-    kept = read_batch(path, batch.hash)
-    if kept is None:
+    rows = read_batch(path, batch.hash)
+    if rows is None:
         write_batch(path, make_batch(batch, solver_of(tokenizer_name(study, "utilization"))))
-        kept = read_batch(path, batch.hash)
-        assert kept is not None
-    return kept
+        rows = read_batch(path, batch.hash)
+        assert rows is not None
+    return rows
 
 
 def listed(study: Study, store: Store) -> Iterator[dict[str, Any]]:
-    """Yield the documents of a study in the order of the list; make missing ones."""
+    """Yield the documents of a study in list order; make missing ones."""
     DOCUMENTS.freeze(study, store)
-    kept = read_list(documents_dir(store, study.name), spec_hash(study))
-    assert kept is not None
-    yield from kept.documents
+    document_list = read_list(documents_dir(store, study.name), spec_hash(study))
+    assert document_list is not None
+    yield from document_list.documents
 
 
 def whole_documents(study: Study, store: Store) -> Iterator[dict[str, Any]]:
-    """Yield the rows of `tables.UTILIZATION_DOCUMENTS` of a study; make missing ones.
+    """Yield a study's rows of `tables.UTILIZATION_DOCUMENTS`; make missing documents.
 
     Raises:
-        StudyError, VerificationError, StoreError: as `ensure_batch`.
+        StudyError, VerificationError, StoreError: see `ensure_batch`.
     """
     batches = batches_of(study)
     for done, batch in enumerate(batches):
@@ -557,11 +557,11 @@ _SHORT_TOKENS = 4_000
 
 
 def expected_rows(batch: Batch, tokenizer: str) -> Iterator[dict[str, Any]]:
-    """Yield rows like those of `LISTED` for the documents of a batch: a length that is the
-    scale times the format's tokens in a short document, and questions of that one.
+    """Yield estimated `LISTED` rows of a batch without making its documents: lengths scaled up from
+    a short document in each format, and that document's questions.
 
     Raises:
-        StudyError: such a document, or one of a few thousand tokens, is out of reach.
+        StudyError: the scale, or a document of a few thousand tokens, is out of reach.
     """
     target = scale_tokens(batch.scale)
     for arm in batch.arms:
@@ -570,8 +570,8 @@ def expected_rows(batch: Batch, tokenizer: str) -> Iterator[dict[str, Any]]:
         for format in batch.formats:
             ratio = _tokens(wish, format, arm.verbosity, arm.order, tokenizer) / short.tokens
             if batch.match == "tokens":
-                plain = _tokens(wish, format, "standard", "chronological", tokenizer)
-                ratio *= short.tokens / plain
+                standard = _tokens(wish, format, "standard", "chronological", tokenizer)
+                ratio *= short.tokens / standard
             place = f"{batch.hash} {format} {arm_json(arm)}"
             yield {
                 "document_id": hashlib.sha256(place.encode()).hexdigest(),

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 
 class Utilization(Experiment):
-    """The same records as JSON lines and as prose, from short to long, and questions that need
-    them."""
+    """The utilization experiment: the same records as JSON lines and as prose, from short to long,
+    with questions about them."""
 
     name = "utilization"
     version = "2"  # of the shared contrast
@@ -63,10 +63,10 @@ class Utilization(Experiment):
     dimension = "scale"
     predictions = UTILIZATION_PREDICTIONS
     records = UTILIZATION_RECORDS
-    description = "Answers over made documents: every format and scale, one row a call."
+    description = "Answers about generated documents: every format and scale, one row per call."
     records_description = "Every answer scored: right or wrong, by how much, and why."
     result_descriptions: ClassVar[Mapping[str, str]] = {
-        "utilization_result": "Where the formats part, and how far each may be trusted, by model.",
+        "utilization_result": "Where the formats diverge, and how far each is reliable, by model.",
     }
     checks = (*RECORD_CHECKS, PLATEAU)
 
@@ -76,8 +76,8 @@ class Utilization(Experiment):
     def samples_per_cell(self, study: Study) -> int:
         section = section_of(study)
         n = section.seeds * section.questions
-        asked = study.sampling
-        return min(n, asked.samples_per_bin) if "samples_per_bin" in asked.model_fields_set else n
+        plan = study.sampling
+        return min(n, plan.samples_per_bin) if "samples_per_bin" in plan.model_fields_set else n
 
     def recipe(self, study: Study) -> Recipe:
         """Return the recipe of the base arm."""
@@ -203,7 +203,7 @@ class Utilization(Experiment):
 def _sources(
     study: Study, documents: Iterable[Mapping[str, Any]], files: Mapping[str, Path]
 ) -> list[Source]:
-    """One for each recipe: the arms of prompts are asked one after the other."""
+    """Return one source per recipe, because prompt arms are asked one after the other."""
     from contextcliff_dagster.extensions.utilization.documents import UtilizationSamples
 
     by_recipe: dict[tuple[str, str], list[Cell]] = {}

@@ -1,4 +1,4 @@
-"""Export of documents, questions, answers and verdicts as JSON lines, with an inspect_ai task."""
+"""Export documents, questions, answers and verdicts as JSON lines, with an inspect_ai task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_DOCUMENT = ("document_id", "benchmark", "scale", "seed", "format", "length_t
 
 
 class Exported(NamedTuple):
-    """The amounts written into ``folder``."""
+    """The export ``folder`` and the numbers of documents and questions in it."""
 
     folder: Path
     documents: int
@@ -34,23 +34,23 @@ def export(
     thought: OnOff = "off",
     question_place: QuestionPlace = "after",
 ) -> Exported:
-    """Stream documents into files of ``folder``, all or none; replace old files.
+    """Stream documents into files of ``folder``, all or none; replace existing files.
 
-    ``documents.jsonl`` has the texts, ``questions.jsonl`` the prompts with ``{document}`` in the
-    text's place, ``answers.jsonl`` and ``verdicts.jsonl`` (of the verifier) a row a question.
-    ``inspect_task.py`` reads them. A text that comes again is written once.
+    ``documents.jsonl`` has the texts and ``questions.jsonl`` the prompts with ``{document}`` as the
+    placeholder; ``answers.jsonl`` and ``verdicts.jsonl`` (of the verifier) have one row per
+    question. ``inspect_task.py`` reads these files. Repeated texts are written once.
 
     Args:
         documents: rows of the table `utilization_documents`.
-        folder: made where it is missing.
-        thought: as the arm: reasons before the answer.
-        question_place: as the arm: question after or before the document.
+        folder: the target folder; created if missing.
+        thought: whether prompts ask for reasons before the answer.
+        question_place: whether the question comes after or before the document.
 
     Raises:
         StoreError: the folder cannot be written.
     """
     template = TEMPLATES[question_place, thought]
-    seen: set[str] = set()
+    written_ids: set[str] = set()
     questions = 0
     with ExitStack() as files:
         temporary = {
@@ -62,16 +62,16 @@ def export(
             for name, path in temporary.items()
         }
         for document in documents:
-            if document["document_id"] in seen:
+            if document["document_id"] in written_ids:
                 continue
-            seen.add(document["document_id"])
+            written_ids.add(document["document_id"])
             for name, row in _rows(document, template, thought):
                 lines[name].write(json.dumps(row, ensure_ascii=False) + "\n")
                 questions += name == "questions"
         for program in _PROGRAMS:
             copy = files.enter_context(atomic_path(folder / program.name, private=False))
             shutil.copyfile(program, copy)
-    return Exported(folder, len(seen), questions)
+    return Exported(folder, len(written_ids), questions)
 
 
 def _rows(

@@ -1,4 +1,4 @@
-"""The additions of the experiment `utilization` to the core."""
+"""Registration of the experiment `utilization`: its command, engines and exports."""
 
 from __future__ import annotations
 

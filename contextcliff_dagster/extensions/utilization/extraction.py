@@ -1,18 +1,18 @@
-"""The number or the value in a reply, by strict rules that are the same for every format.
+"""Extraction of the number or value from a reply, by strict rules shared by all formats.
 
-1. Closed reasoning blocks, end markers and an answer prefix that is repeated are no part of the
-   reply (`scoring.parse`). Where a line begins with ``Answer:``, only what follows the last such
-   line's marker counts; what is before it is the thought.
-2. Identifiers are read as one name in either form: ``WH-0042`` is ``Warehouse 42``. Their digits
-   are no numbers, nor are those of dates and times.
-3. Numbers are written in digits, with a sign, with thousands separated by commas, spaces,
-   apostrophes or underscores: ``1,234``; ``57.0`` is 57. A reply that is one word from zero to
-   twenty is that number. A unit, a sentence or Markdown around it changes nothing.
-4. A value is one of those that the question can have, as a whole word, in any case of letters.
-5. One and the same number or value several times is one answer. Different ones are none: the reply
-   is ambiguous, whichever comes first or last.
+1. Closed reasoning blocks, end markers and a repeated answer prefix are removed first
+   (`scoring.parse`). If lines begin with ``Answer:``, only the text after the last such marker
+   counts; the text before it is the thought.
+2. Both forms of an identifier are the same name: ``WH-0042`` is ``Warehouse 42``. Digits in
+   identifiers, dates and times do not count as numbers.
+3. Numbers are written in digits, optionally with a sign and with thousands separated by commas,
+   spaces, apostrophes or underscores: ``1,234``; ``57.0`` is 57. A reply that is a single word from
+   zero to twenty is that number. Units, sentences and Markdown around a number are ignored.
+4. A value is one of the question's choices, as a whole word in upper or lower case.
+5. The same number or value repeated is one answer. Different ones make the reply ambiguous, in
+   whatever order they come.
 
-An exported copy of this file runs alone: it imports nothing of this project.
+An exported copy of this file runs on its own: it imports nothing from this project.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 MARKER = "Answer:"
-"""Where reasons come first, the last line begins with it."""
+"""Start of the last line if reasons come before the answer."""
 
 
 EXTRACTION_VERSION = "1"
-"""Raise it when the same reply would give another answer."""
+"""Increase it if the same reply gives another answer."""
 
 
 Problem = Literal["none", "ambiguous"]
@@ -75,7 +75,7 @@ _WORDS = (
 
 
 class Extracted(NamedTuple):
-    """The answer in a reply, or the ``problem``; ``thought``: what comes before its marker."""
+    """The answer in a reply, or the ``problem``; ``thought`` is the text before the marker."""
 
     answer: str | None
     thought: str | None = None
@@ -85,18 +85,18 @@ class Extracted(NamedTuple):
 def extract_answer(
     reply: str, form: Literal["number", "value"], choices: Sequence[str] = ()
 ) -> Extracted:
-    """Return the answer of a reply in the benchmarks' form.
+    """Return the answer in a reply, in the form that the benchmarks use.
 
     Args:
-        reply: what the model wrote, without closed reasoning blocks.
-        form: a number (in digits) or one of ``choices``.
-        choices: values that the question can have: names, identifiers, or numbers in digits.
+        reply: the model's text, without closed reasoning blocks.
+        form: whether to look for a number (in digits) or for one of ``choices``.
+        choices: the possible values: names, identifiers, or numbers in digits.
     """
     thought, text = _split(reply)
     if form == "number":
         answers = set(numbers_in(text))
     elif choices and all(_CODED.fullmatch(choice) for choice in choices):
-        # Only the kind that is asked for: the question names other kinds, too.
+        # Only the requested kind, because the question also names other kinds.
         kinds = {choice.partition("-")[0].upper() for choice in choices}
         answers = {name for name in identifiers_in(text) if name.partition("-")[0] in kinds}
     elif choices and all(choice.isdecimal() for choice in choices):
@@ -109,7 +109,7 @@ def extract_answer(
 
 
 def identifiers_in(text: str) -> list[str]:
-    """Return the identifiers of a text in the records' form, with repetitions.
+    """Return the identifiers in a text as records write them, including repetitions.
 
     >>> identifiers_in("Warehouse 42 (wh-0042), node 7")
     ['WH-0042', 'WH-0042', 'N-0007']
@@ -122,7 +122,7 @@ def identifiers_in(text: str) -> list[str]:
 
 
 def numbers_in(text: str) -> Iterator[str]:
-    """Yield the numbers of a text in digits, except in identifiers, dates and times.
+    """Yield the numbers in a text as digits, except those in identifiers, dates and times.
 
     >>> list(numbers_in("At 12:00:00 SKU-0017 had 1,234 units, later -3.50"))
     ['1234', '-3.5']
@@ -130,10 +130,10 @@ def numbers_in(text: str) -> Iterator[str]:
     if (word := text.strip(" \t\n.!*`\"'").lower()) in _WORDS:
         yield str(_WORDS.index(word))
         return
-    for other in (_CODED, _NAMED, _TIMES):
-        text = other.sub(" ; ", text)
-    for sign, whole, fraction in _NUMBER.findall(text):
-        digits = int(re.sub(rf"[{_SPACES}]", "", whole))
+    for pattern in (_CODED, _NAMED, _TIMES):
+        text = pattern.sub(" ; ", text)
+    for sign, integer, fraction in _NUMBER.findall(text):
+        digits = int(re.sub(rf"[{_SPACES}]", "", integer))
         minus = (
             "-" if sign in ("-", "\u2212", "\u2013") and (digits or fraction.strip(".0")) else ""
         )
@@ -141,16 +141,16 @@ def numbers_in(text: str) -> Iterator[str]:
 
 
 def _split(reply: str) -> tuple[str | None, str]:
-    marked = list(_MARKED.finditer(reply))
-    if not marked:
+    markers = list(_MARKED.finditer(reply))
+    if not markers:
         return None, reply
-    last = marked[-1]
+    last = markers[-1]
     return reply[: last.start()].strip() or None, reply[last.end() :]
 
 
 def _named(text: str, choices: Sequence[str]) -> Iterator[str]:
-    for other in (_CODED, _NAMED):
-        text = other.sub(" ; ", text)
+    for pattern in (_CODED, _NAMED):
+        text = pattern.sub(" ; ", text)
     for choice in choices:
         if re.search(rf"(?<!\w){re.escape(choice)}(?!\w)", text, re.IGNORECASE):
             yield choice

@@ -1,8 +1,8 @@
-"""The exported documents as a task of inspect_ai; needs nothing but the files next to it.
+"""An inspect_ai task over the exported documents; needs only the files next to it.
 
     inspect eval inspect_task.py --model openai/gpt-4o-mini -T format=prose -T scale=8k
 
-The score is 1 where the one number or value in the answer is the right one (extraction.py).
+The score is 1 if the only number or value in the answer is the right one (extraction.py).
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ extract_answer = run_path(str(FOLDER / "extraction.py"))["extract_answer"]
 
 @task
 def utilization(benchmark: str = "", format: str = "", scale: str = "") -> Task:
-    """Ask every question on every document, or only of one benchmark, format or scale."""
-    wanted = {"benchmark": benchmark, "format": format, "scale": scale}
-    chosen = {key: value for key, value in wanted.items() if value}
+    """Ask every question about every document, or only those of a benchmark, format or scale."""
+    filters = {"benchmark": benchmark, "format": format, "scale": scale}
+    active_filters = {key: value for key, value in filters.items() if value}
     return Task(
-        MemoryDataset(list(_samples(chosen)), name="utilization"),
+        MemoryDataset(list(_samples(active_filters)), name="utilization"),
         solver=generate(),
         scorer=one_answer(),
     )
@@ -52,16 +52,16 @@ def utilization(benchmark: str = "", format: str = "", scale: str = "") -> Task:
     ]
 )
 def one_answer() -> Scorer:
-    """Score 1 if the answer holds one number or value, and it is right."""
+    """Score 1 if the answer has exactly one number or value and it is right."""
 
     async def score(state: TaskState, target: Target) -> Score:
-        asked = state.metadata
-        extracted = extract_answer(state.output.completion, asked["form"], asked["choices"])
-        right = extracted.answer == target.text
+        question = state.metadata
+        answer = extract_answer(state.output.completion, question["form"], question["choices"])
+        correct = answer.answer == target.text
         return Score(
-            value=CORRECT if right else INCORRECT,
-            answer=extracted.answer,
-            explanation=extracted.problem and f"{extracted.problem} in the answer",
+            value=CORRECT if correct else INCORRECT,
+            answer=answer.answer,
+            explanation=answer.problem and f"{answer.problem} in the answer",
         )
 
     return score

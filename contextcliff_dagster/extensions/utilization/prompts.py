@@ -1,8 +1,8 @@
-"""Prompts around each document: the design document's, the arms that change it, and their cells.
+"""Prompts around each document: the design document's prompt, the arms that change it, the cells.
 
-The instruction on the form of the answer belongs to the question, because one document has
-questions for a number and for a value. So one recipe asks all of them, next to each other, and a
-prefix cache serves them all.
+The instruction on the form of the answer is part of the question, because a document has questions
+for numbers and for values. One recipe can therefore ask all of them in a row, and a prefix cache
+serves them all.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BASE = "base"
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A level of each arm's key."""
+    """An experimental condition: one level for each arm key."""
 
     evidence: Evidence = "growing"
     verbosity: Verbosity = "standard"
@@ -49,25 +49,25 @@ class Arm:
 
     @property
     def of_document(self) -> Arm:
-        """Return the arm's parts that affect a document: arms that share them share its text."""
+        """Return the arm with only the keys that affect a document's text."""
         return replace(self, thought="off", question_place="after")
 
     @property
     def levels(self) -> dict[str, str]:
-        """Return the value of each key as in labels."""
+        """Return each key's level as it appears in labels."""
         return {_SHORT.get(key, key): _level(self, key) for key in ARM_KEYS}
 
     def label(self, base: Arm) -> str:
-        """Return ``base``, or the difference from it: ``order=shuffled+thought=on``."""
-        changed = [
+        """Return "base", or the differences from it, such as ``order=shuffled+thought=on``."""
+        differences = [
             f"{_SHORT.get(key, key)}={_level(self, key)}"
             for key in ARM_KEYS
             if getattr(self, key) != getattr(base, key)
         ]
-        return "+".join(changed) or BASE
+        return "+".join(differences) or BASE
 
     def suffix(self, base: Arm) -> str:
-        """Return the suffix of a cell's key: nothing for ``base``, else such as ``-shuffled``."""
+        """Return the suffix of a cell's key, such as ``-shuffled``; empty for ``base``."""
         names = {
             "evidence": f"{self.evidence}-evidence",
             "verbosity": self.verbosity,
@@ -82,8 +82,8 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One partition: the calls of one benchmark, format, scale and arm. ``arm_label``: as in
-    the records."""
+    """A partition: the calls of one benchmark, format, scale and arm. ``arm_label`` is the arm's
+    label in the records."""
 
     benchmark: BenchmarkName
     format: Format
@@ -94,14 +94,14 @@ class Cell:
 
     @property
     def tokens(self) -> int:
-        """Return the tokens of the scale."""
+        """Return the scale's number of tokens."""
         return scale_tokens(self.scale)
 
 
 @lru_cache(maxsize=8)
 def cells_of(section: UtilizationSection) -> tuple[Cell, ...]:
-    """Return the cells of a study: benchmark by benchmark and format by format from the smallest
-    scale to the largest, its base first."""
+    """Return the cells of a study, ordered by benchmark, format, scale (smallest first) and arm
+    (base first)."""
     arms = arms_of(section)
     return tuple(
         Cell(
@@ -141,8 +141,8 @@ def _level(arm: Arm, key: str) -> str:
 def _corrupted(corruption: Corruption) -> str:
     if not corruption.share:
         return "intact"
-    more = "-recomputed" if corruption.of == "recomputed" else ""
-    return f"corrupted-{corruption.share * 100:g}{more}"
+    suffix = "-recomputed" if corruption.of == "recomputed" else ""
+    return f"corrupted-{corruption.share * 100:g}{suffix}"
 
 
 QUESTION = "Question: "
@@ -168,24 +168,24 @@ def asked(text: str, form: Literal["number", "value"], thought: OnOff) -> str:
 def recipe_of(
     study: Study, thought: OnOff, question_place: QuestionPlace, thought_tokens: int
 ) -> Recipe:
-    """Return the recipe of an arm: mode, system text and cache by the study, else our own.
+    """Return the recipe of an arm; only mode, system text and cache come from the study.
 
     Raises:
-        StudyError: the study, which asks for nothing else, has a key of `prompt` that these
-            prompts leave no room for.
+        StudyError: a study without a corpus sets a key of `prompt` that these prompts cannot
+            apply.
     """
     recipe = study.recipe()
     if not study.has_corpus:
         for key in ("template", "instructions", "output_schema"):
             if getattr(study.prompt, key) is not None:
                 raise StudyError(
-                    f"Study {study.name!r}: the prompts of utilization are its own, so "
-                    f"`prompt.{key}` would change nothing; leave it out."
+                    f"Study {study.name!r}: utilization has its own prompts, so `prompt.{key}` "
+                    "would change nothing; remove it."
                 )
         if study.prompt.replicates > 1:
             raise StudyError(
-                f"Study {study.name!r}: utilization repeats documents, not prompts; leave "
-                "`prompt.replicates` out and raise `utilization.seeds`."
+                f"Study {study.name!r}: utilization repeats documents, not prompts; remove "
+                "`prompt.replicates` and raise `utilization.seeds`."
             )
     limit = thought_tokens if thought == "on" else recipe.max_output_tokens
     return replace(

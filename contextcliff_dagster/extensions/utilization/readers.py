@@ -1,4 +1,4 @@
-"""Readers of known ability: engines that take a prompt apart and solve its question."""
+"""Readers of known ability: engines that parse a prompt and solve its question."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
 
 _EDGE_CHARACTERS = 8_000
-"""A question is within so many of the prompt's beginning or end."""
+"""Number of characters at the prompt's start and end that are searched for the question."""
 _EDGE_LINES = 40
 _HEAD_LINES = 3
-"""A Markdown table's header, its rule and a row."""
+"""Lines that identify a document: a Markdown table's header, its rule and a row."""
 _KEPT_CHARACTERS = 8_000_000
 _REASONS_FIRST = re.compile(r"last line that begins with", re.IGNORECASE)
 
 
 class NoDocumentError(ValueError):
-    """Raised for a prompt without a question or a document of these benchmarks."""
+    """Raised if a prompt lacks a question or a document of these benchmarks."""
 
 
 class Asking(NamedTuple):
@@ -46,7 +46,7 @@ class Asking(NamedTuple):
 
 
 class ReadDocument:
-    """A document as text, solved from its records. Not for several threads at once."""
+    """A document with a solver for its questions; not thread-safe."""
 
     def __init__(self, text: str, benchmark: BenchmarkName, format: Format) -> None:
         self.text, self.benchmark, self.format = text, benchmark, format
@@ -58,48 +58,48 @@ class ReadDocument:
         return solver_for(parse(self.text, self.benchmark, self.format), self.benchmark)
 
     def count(self, tokenizer: str, count: Callable[[str], int]) -> int:
-        """Return the tokens of the text under the named tokenizer, counted once."""
+        """Return the text's number of tokens under the named tokenizer, cached."""
         if tokenizer not in self._counts:
             self._counts[tokenizer] = count(self.text)
         return self._counts[tokenizer]
 
     def answer(self, about: dict[str, Any]) -> str | None:
         """Return the only possible answer; None if there is none or more than one."""
-        asked = tuple(sorted(about.items()))
-        if asked not in self._answers:
+        key = tuple(sorted(about.items()))
+        if key not in self._answers:
             ((values, _),) = self._solver.solve([about])
-            self._answers[asked] = values[0] if len(values) == 1 else None
-        return self._answers[asked]
+            self._answers[key] = values[0] if len(values) == 1 else None
+        return self._answers[key]
 
 
 def read_prompt(text: str) -> Asking:
-    """Take a prompt apart; recently read documents are cached.
+    """Return the parts of a prompt; recently read documents are cached.
 
     Raises:
-        NoDocumentError: it holds no question or no document of these benchmarks.
+        NoDocumentError: the prompt has no question or no document of these benchmarks.
     """
     edges = [text[:_EDGE_CHARACTERS], text[-_EDGE_CHARACTERS:]]
-    asked = parse_question(edges[1]) or parse_question(edges[0])
-    if asked is None:
-        raise NoDocumentError("its beginning and end hold no question of a utilization benchmark")
-    lines, format = _document_lines(text.split("\n"), asked.benchmark)
-    document = _kept(lines, asked.benchmark, format)
-    return Asking(asked.about, document, any(map(_REASONS_FIRST.search, edges)))
+    question = parse_question(edges[1]) or parse_question(edges[0])
+    if question is None:
+        raise NoDocumentError("its start and end have no question of a utilization benchmark")
+    lines, format = _document_lines(text.split("\n"), question.benchmark)
+    document = _kept(lines, question.benchmark, format)
+    return Asking(question.about, document, any(map(_REASONS_FIRST.search, edges)))
 
 
 def _document_lines(lines: list[str], benchmark: BenchmarkName) -> tuple[str, Format]:
-    """The text between the first line and the last that are lines of a document."""
+    """Return the text from the first to the last line of a document, and its format."""
     for first in range(min(_EDGE_LINES, len(lines))):
         head = lines[first : first + _HEAD_LINES]
         if lines[first].strip() and _reads(head, benchmark):
             break
     else:
-        raise NoDocumentError("it begins with no document of a utilization benchmark")
+        raise NoDocumentError("no document of a utilization benchmark starts near its beginning")
     for last in range(len(lines) - 1, max(first, len(lines) - _EDGE_LINES), -1):
         if lines[last].strip() and _reads([*head, lines[last]], benchmark):
             break
     else:
-        raise NoDocumentError("it ends with no document of a utilization benchmark")
+        raise NoDocumentError("no document of a utilization benchmark ends near its end")
     return "\n".join(lines[first : last + 1]), detect(head[0], benchmark)
 
 
@@ -119,9 +119,9 @@ def _kept(text: str, benchmark: BenchmarkName, format: Format) -> ReadDocument:
     with _keeping:
         document = _documents.setdefault(key, ReadDocument(text, benchmark, format))
         _documents.move_to_end(key)
-        kept = sum(len(kept_document.text) for kept_document in _documents.values())
-        while kept > _KEPT_CHARACTERS and len(_documents) > 1:
-            kept -= len(_documents.popitem(last=False)[1].text)
+        cached_characters = sum(len(kept_document.text) for kept_document in _documents.values())
+        while cached_characters > _KEPT_CHARACTERS and len(_documents) > 1:
+            cached_characters -= len(_documents.popitem(last=False)[1].text)
     return document
 
 
@@ -151,12 +151,12 @@ class Asked(NamedTuple):
 
 
 def parse_question(text: str) -> Asked | None:
-    """Parse the first question in ``text``; None where there is none."""
+    """Return the first question in ``text``, or None if there is none."""
     matches = [(match.start(), key, match) for key, match in _matches(text)]
     if not matches:
         return None
     _, key, match = min(matches, key=lambda candidate: candidate[0])
-    ask, _, more = key.partition(" ")
+    ask, _, action = key.partition(" ")
     words = match.groupdict()
     about: dict[str, Any] = {"ask": ask}
     for name in ASKS[ask]:
@@ -165,7 +165,7 @@ def parse_question(text: str) -> Asked | None:
             value = int(value)
         about[name] = value
     if ask == "units":
-        about["action"] = more
+        about["action"] = action
     if ask == "facts" and all(isinstance(option, int) for option in DOMAINS[about["attr"]]):
         about["value"] = int(about["value"])
     return Asked(_BENCHMARK[ask], about)
@@ -183,19 +183,19 @@ def _patterns() -> dict[str, re.Pattern[str]]:
 
 
 def _pattern(text: str) -> str:
-    written, seen = "", set()
+    pattern, names = "", set()
     for number, part in enumerate(_PLACE.split(text)):
         if not number % 2:
-            written += re.escape(part)
+            pattern += re.escape(part)
             continue
-        name = f"{part}_"  # `from` would be no name of a group
-        written += rf"(?P={name})" if name in seen else _PLACES[part].format(name)
-        seen.add(name)
-    return written.replace(re.escape("such transfers"), re.escape("such transfer") + "s?")
+        name = f"{part}_"  # `from` is a keyword and cannot name a group
+        pattern += rf"(?P={name})" if name in names else _PLACES[part].format(name)
+        names.add(name)
+    return pattern.replace(re.escape("such transfers"), re.escape("such transfer") + "s?")
 
 
 READERS_VERSION = 1
-"""Part of the identity: raised when a reader answers a prompt differently."""
+"""Version in the readers' identity; increase it if a reader's answers change."""
 _UNKNOWN = "unknown"
 
 
@@ -203,7 +203,7 @@ def reader_identity(entry: ModelEntry) -> dict[str, Any]:
     """Return everything that determines a reader's answers.
 
     Raises:
-        EngineError: the entry's `model_id` is no law of losses (planted reader only).
+        EngineError: the entry's `model_id` is not a law of losses (planted reader only).
     """
     planted = entry.engine == "utilization-planted"
     return {
@@ -220,22 +220,22 @@ def _law(entry: ModelEntry) -> PlantedLaw:
         return parse_law(entry.model_id)
     except ValueError as error:
         raise EngineError(
-            f"Model {entry.name!r}: engine {entry.engine!r} reads its losses from `model_id`, such "
+            f"Model {entry.name!r}: `model_id` must give engine {entry.engine!r} its losses, such "
             f"as {EXAMPLE!r}; {error}."
         ) from None
 
 
 class _Reader(ScriptedEngine):
-    """The base of readers; subclasses define the answer."""
+    """Base class of the readers; subclasses define the answer."""
 
     def __init__(self, entry: ModelEntry) -> None:
         super().__init__(entry, reader_identity(entry))
 
     def reply(self, prompt: Prompt, decoding: Decoding) -> tuple[str, str]:
-        """Return the answer to a question on a made document.
+        """Return the answer to the prompt's question and the finish reason.
 
         Raises:
-            RejectedError: the prompt holds no question or no document of the benchmarks.
+            RejectedError: the prompt has no question or no document of the benchmarks.
         """
         try:
             asking = read_prompt("\n".join(prompt.contents()))
@@ -249,23 +249,23 @@ class _Reader(ScriptedEngine):
         return answer, "stop"
 
     def answer(self, asking: Asking, key: str) -> str:
-        """Return the reader's answer; ``key``: the prompt's hash, which decides all chances."""
+        """Return the reader's answer; ``key``, the prompt's hash, seeds all random choices."""
         raise NotImplementedError
 
 
 class PerfectReader(_Reader):
-    """A reader that reads every record of any format, and solves the question."""
+    """A reader that reads every record in any format and solves the question."""
 
     def answer(self, asking: Asking, key: str) -> str:
-        """Return the only possible answer; "unknown" where there is none, or more than one."""
+        """Return the only possible answer; "unknown" if there is none or more than one."""
         return asking.document.answer(asking.about) or _UNKNOWN
 
 
 class GuessingReader(_Reader):
-    """A reader of the question alone, which picks one of the plausible answers."""
+    """A reader that ignores the document and picks a plausible answer."""
 
     def answer(self, asking: Asking, key: str) -> str:
-        """Return a plausible answer, evenly drawn."""
+        """Return a plausible answer, drawn uniformly."""
         return pick(plausible(asking.about, asking.document.text), "guess", key)
 
 
@@ -273,14 +273,14 @@ class PlantedReader(_Reader):
     """A perfect reader that loses documents by a law of their format and length."""
 
     def answer(self, asking: Asking, key: str) -> str:
-        """Return the right answer, or for a lost document another plausible one."""
+        """Return the right answer, or another plausible one if the document is lost."""
         document = asking.document
-        right = document.answer(asking.about) or _UNKNOWN
+        solution = document.answer(asking.about) or _UNKNOWN
         law = _law(self._entry)
         tokens = document.count(self._identity["tokenizer"], self.count)
         if share("read", key) < law.right(document.format, tokens):
-            return right
-        wrong = [answer for answer in plausible(asking.about, document.text) if answer != right]
+            return solution
+        wrong = [answer for answer in plausible(asking.about, document.text) if answer != solution]
         return pick(wrong, "guess", key) if wrong else _UNKNOWN
 
 
@@ -293,19 +293,19 @@ _RANGES = {
     "distance": (1, 400),
     "max_flow": (1, 400),
 }
-"""Lowest and highest number of each question, about those of the documents."""
+"""Question -> the lowest and highest plausible answer, roughly as in the documents."""
 _WAREHOUSE = re.compile(r"WH-\d+|\bWarehouse \d+")
 _LOOKED_AT = 20_000
 
 
 def share(*key: str) -> float:
-    """Return a number in [0, 1) by the hash of ``key``, uniform over keys."""
+    """Return a number in [0, 1) derived from the hash of ``key``, uniform over keys."""
     digest = hashlib.sha256("\n".join(key).encode()).digest()
     return int.from_bytes(digest[:7], "big") / 2**56
 
 
 def plausible(about: Mapping[str, Any], document: str) -> list[str]:
-    """Return the answers that a guesser picks from; one may be right."""
+    """Return the plausible answers that a guesser picks from; one may be right."""
     if about["ask"] == "value":
         return [str(value) for value in DOMAINS[about["attr"]]]
     if about["ask"] == "transfers":
@@ -316,7 +316,7 @@ def plausible(about: Mapping[str, Any], document: str) -> list[str]:
 
 
 def pick(answers: Sequence[str], *key: str) -> str:
-    """Return one of ``answers`` by the hash of ``key``."""
+    """Return one of ``answers``, selected by the hash of ``key``."""
     return answers[int(share(*key) * len(answers))]
 
 
@@ -326,8 +326,8 @@ _PART = re.compile(r"([a-z]+) *= *([0-9._]+)(?: */ *([0-9.]+))?")
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """``half_tokens``: length of the document at which half is lost; ``slope``: how steeply, as the
-    exponent of a logistic law in log length."""
+    """Loss of a format. ``half_tokens``: document length at which half is lost. ``slope``: exponent
+    of the logistic law in log length."""
 
     half_tokens: float
     slope: float = 4.0
@@ -335,38 +335,38 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class PlantedLaw:
-    """``top``: share of short documents that are read right; ``chance``: share of the lost ones
-    that are answered right all the same. A format without a loss is read right at any length."""
+    """Law of losses by format. ``top``: share of short documents that are read. ``chance``: share
+    of lost documents that are answered right anyway. A format without a loss stays at ``top``."""
 
     losses: Mapping[Format, Loss] = field(default_factory=dict)
     top: float = 1.0
     chance: float = 0.0
 
     def read(self, format: Format, tokens: float) -> float:
-        """Return the probability that a document is read, not lost."""
+        """Return the probability that a document is read rather than lost."""
         loss = self.losses.get(format)
         if loss is None or tokens <= 0:
             return self.top
         return float(self.top / (1 + (tokens / loss.half_tokens) ** loss.slope))
 
     def right(self, format: Format, tokens: float) -> float:
-        """Return the probability of a right answer: read, or lost and met by chance."""
+        """Return the probability of a right answer: read, or lost and guessed by chance."""
         read = self.read(format, tokens)
         return read + (1 - read) * self.chance
 
 
 def parse_law(text: str) -> PlantedLaw:
-    """Parse a law from ``text``, such as `EXAMPLE`: tokens/slope per format.
+    """Return the law in ``text``, such as `EXAMPLE`, with tokens/slope per format.
 
     Raises:
-        ValueError: a part of it is not understood or out of range.
+        ValueError: a part of ``text`` is malformed, unknown or out of range.
     """
     losses: dict[Format, Loss] = {}
     shares = {"top": 1.0, "chance": 0.0}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         match = _PART.fullmatch(part)
         if match is None:
-            raise ValueError(f"{part!r} is no NAME=NUMBER")
+            raise ValueError(f"{part!r} is not NAME=NUMBER")
         name, number, slope = match[1], float(match[2]), float(match[3] or 4)
         format = FORMAT_ALIASES.get(name, name)
         if name in shares and not match[3] and 0 <= number <= 1:

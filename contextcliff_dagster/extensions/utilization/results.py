@@ -1,9 +1,9 @@
 """The result of a utilization experiment: one model, each format, each pair of formats.
 
-Differences are the first format's score less the second's: above 0 the first is better. Scale
-tokens are those of the JSON rendering, whichever formats are compared; other tokens are a
-rendering's own. Null means not measured, or not supported by the answers. Calls without an answer
-are in no mean and no test.
+A difference is the first format's score minus the second's; above 0 the first is better. Scale
+tokens always count the JSON rendering; all other token counts are the rendering's own. Null means
+not measured, or not supported by the answers. Calls without an answer are excluded from all means
+and tests.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class AxisPoint:
 
 @dataclass(frozen=True, slots=True)
 class AxisCap:
-    """The longest length up to which a loss is excluded."""
+    """The longest length up to which a loss above the tolerance is ruled out."""
 
     tolerance: Annotated[Share, "loss relative to the baseline"]
     cap: Annotated[Length | None, "certified cap; null: none"]
@@ -55,7 +55,7 @@ class AxisCap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisProfile:
-    """What one length axis shows of one format."""
+    """Profile of one format along one length axis."""
 
     axis: Annotated[Axis, "what lengths count: tokens of this rendering, or records"]
     verdict: Annotated[Verdict, "what the axis shows"]
@@ -73,7 +73,7 @@ class AxisProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleScore:
-    """One format at one scale; the interval is over documents."""
+    """Score of one format at one scale; the interval is over documents."""
 
     scale: Annotated[str, "label, such as 8k"]
     scale_tokens: Annotated[Tokens, "of the JSON rendering, as planned"]
@@ -89,7 +89,7 @@ class ScaleScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatCurve:
-    """One format of one benchmark, or of all: its scores and what both axes show."""
+    """Scores and both axis profiles of one format, for one benchmark or all."""
 
     format: Annotated[Format, "how the records are written"]
     benchmark: Scope
@@ -106,7 +106,7 @@ class FormatCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionScore:
-    """Scores by where the evidence lies in the document."""
+    """Score by position of the evidence in the document."""
 
     format: Annotated[Format, "how the records are written"]
     third: Annotated[Literal["first", "middle", "last"], "part of the document"]
@@ -118,13 +118,13 @@ class PositionScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokensPerRecord:
-    """How much text a format needs for a record."""
+    """Amount of text that a format needs per record."""
 
     format: Annotated[Format, "how the records are written"]
     benchmark: Annotated[BenchmarkName, "benchmark"]
     n_documents: Annotated[Count, "documents"]
-    mean: Annotated[Ratio, "tokens a record, all documents summed"]
-    ratio: Annotated[Ratio | None, "of this mean to that of the first format; null: it has none"]
+    mean: Annotated[Ratio, "tokens per record, all documents summed"]
+    ratio: Annotated[Ratio | None, "this mean divided by the first format's; null: unknown"]
 
 
 FormatVerdict = Literal[
@@ -137,16 +137,16 @@ FormatVerdict = Literal[
     "task_dependent",
     "undecided",
 ]
-"""`floor`: almost nothing is right in either format. `first_better` and `second_better`: neither
-format of the pair is prose."""
+"""Verdict on a pair of formats. `floor`: almost no answer is right in either format.
+`first_better` and `second_better`: neither format is prose."""
 DivergenceStatus = Literal["parted", "at_smallest", "not_parted"]
 Limit = Annotated[Difference | None, "limit of the difference; null without one"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McNemar:
-    """Exact test on one question a document: number seed modulo the questions that both formats
-    answered, so that the kinds of question take turns."""
+    """Exact McNemar test on one question per document. Its number is the seed modulo the number of
+    questions that both formats answered, so that the question kinds take turns."""
 
     n: Annotated[Count, "documents"]
     only_a: Annotated[Count, "right in the first format alone"]
@@ -156,24 +156,24 @@ class McNemar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedT:
-    """Student's paired t-test of the documents' mean differences."""
+    """Student's paired t-test on the mean difference of each document."""
 
     t: Annotated[Ratio | None, "mean difference in standard errors; null: they do not differ"]
     degrees: Annotated[Count, "degrees of freedom"]
     p_value: Annotated[Probability | None, "two-sided; null: the documents do not differ"]
-    assumes: Annotated[str, "what the p-value rests on, a sentence"]
+    assumes: Annotated[str, "assumptions of the p-value, a sentence"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceTest:
     """The difference between two formats on some documents, with its tests."""
 
-    n: Annotated[Count, "questions compared: pairs, or those of the format with fewer"]
+    n: Annotated[Count, "questions compared: pairs, or the smaller count of the two formats"]
     n_documents: Annotated[Count, "documents of these questions"]
-    dropped: Annotated[Count, "questions left out, as one format or both have no answer"]
+    dropped: Annotated[Count, "questions left out because one or both formats have no answer"]
     mean_a: Annotated[Score | None, "mean score of the first format"]
     mean_b: Annotated[Score | None, "mean score of the second format"]
-    difference: Annotated[Difference | None, "mean_a less mean_b"]
+    difference: Annotated[Difference | None, "mean_a minus mean_b"]
     ci_low: Annotated[Limit, "score interval of this difference alone, inside the band"]
     ci_high: Annotated[Limit, "score interval of this difference alone, inside the band"]
     band_low: Annotated[Limit, "holds for all scales and their mean at once"]
@@ -190,7 +190,7 @@ class DifferenceTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleDifference:
-    """Two formats at one scale."""
+    """Comparison of two formats at one scale."""
 
     scale: Annotated[str, "label, such as 8k"]
     scale_tokens: Annotated[Tokens, "of the JSON rendering, as planned"]
@@ -201,11 +201,11 @@ class ScaleDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divergence:
-    """Where two formats begin to differ by more than the margin, in tokens of the JSON scale.
+    """Length at which two formats begin to differ by more than the margin, in JSON tokens.
 
-    The band says whether they part; estimate and interval come from the fitted curves of both,
-    which assume that a score that has fallen with length stays down. Between two scales the curves
-    are lines over log tokens, and the interval ends at scales, as nothing between was measured.
+    The band decides whether they diverge. Estimate and interval come from both fitted curves, which
+    assume that a score never recovers with length. Between scales the curves are straight over log
+    tokens; the interval ends at scales, because no length in between was measured.
     """
 
     status: Annotated[
@@ -222,13 +222,13 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindDifference:
-    """Two formats on one kind of question, over all scales."""
+    """Comparison of two formats on one kind of question, over all scales."""
 
     question_kind: Annotated[QuestionKind, "kind of question"]
     n: Annotated[Count, "questions compared"]
     mean_a: Annotated[Score | None, "mean score of the first format"]
     mean_b: Annotated[Score | None, "mean score of the second format"]
-    difference: Annotated[Difference | None, "mean_a less mean_b"]
+    difference: Annotated[Difference | None, "mean_a minus mean_b"]
     ci_low: Annotated[Limit, "score interval of this kind alone"]
     ci_high: Annotated[Limit, "score interval of this kind alone"]
     p_value: Annotated[Probability | None, "permutation of whole documents, two-sided"]
@@ -237,22 +237,22 @@ class KindDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedsNeeded:
-    """Documents a scale and benchmark that show a difference with power .8."""
+    """Documents per scale and benchmark needed to show a difference with power .8."""
 
     difference: Annotated[Share, "true difference"]
     one_scale: Annotated[Count | None, "at one scale, tested alone; null: not known"]
     all_scales: Annotated[Count | None, "at any scale of the simultaneous band; null: not known"]
-    discordance: Annotated[Share | None, "pairs of which one is right, at this difference"]
+    discordance: Annotated[Share | None, "pairs with exactly one right answer, at this difference"]
     correlation: Annotated[Share | None, "of the differences of two questions on one document"]
-    questions: Annotated[Spread | None, "questions a document"]
+    questions: Annotated[Spread | None, "questions per document"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeComparison:
-    """Two formats on one benchmark, or on all."""
+    """Comparison of two formats on one benchmark, or on all pooled."""
 
     benchmark: Scope
-    correlation: Annotated[Share, "of differences within a document, as the band takes it"]
+    correlation: Annotated[Share, "of differences within a document, as used for the band"]
     correlation_assumed: Annotated[bool, "too few answers differ to estimate it"]
     overall: Annotated[DifferenceTest, "over all scales that both formats have"]
     scales: Annotated[Sequence[ScaleDifference], "shortest first"]
@@ -260,21 +260,21 @@ class ScopeComparison:
     equivalent: Annotated[
         bool, "the band lies within the margin at every scale compared; false at the floor"
     ]
-    excluded: Annotated[Share | None, "least difference that the band excludes at every scale"]
+    excluded: Annotated[Share | None, "smallest difference that the band rules out at every scale"]
     kinds: Annotated[Sequence[KindDifference], "by kind of question"]
     seeds_needed: Annotated[Sequence[SeedsNeeded], "for differences of .1 and .2"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatComparison:
-    """A pair of formats: the first, ``a``, is the reference."""
+    """Comparison of a pair of formats; the first, ``a``, is the reference."""
 
     a: Annotated[Format, "first format"]
     b: Annotated[Format, "second format"]
     paired: Annotated[bool, "the same records and questions in both; else documents differ"]
     unpaired_reason: Annotated[str | None, "why paired tests are null, a sentence"]
     verdict: Annotated[FormatVerdict, "what the intervals say"]
-    better: Annotated[Format | None, "the better format where the verdict names one"]
+    better: Annotated[Format | None, "the better format if the verdict names one"]
     pooled: Annotated[ScopeComparison, "over all benchmarks"]
     benchmarks: Annotated[Sequence[ScopeComparison], "each alone; empty with a single one"]
     sentences: Annotated[Sequence[str], "verdict and divergence in words"]
@@ -282,7 +282,7 @@ class FormatComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """One condition against its reference, on the same documents and questions where paired."""
+    """Effect of a condition against its reference; pairs share documents and questions."""
 
     factor: Annotated[str, "order, verbosity, corruption, thought, question, evidence, benchmark"]
     level: Annotated[str, "the condition, such as shuffled"]
@@ -291,10 +291,10 @@ class Effect:
     paired: Annotated[bool, "the same documents and questions"]
     n: Annotated[Count, "questions compared"]
     n_documents: Annotated[Count, "documents of these questions"]
-    dropped: Annotated[Count, "questions left out, as one or both have no answer"]
+    dropped: Annotated[Count, "questions left out because one or both have no answer"]
     mean: Annotated[Score | None, "mean score under the condition"]
     mean_reference: Annotated[Score | None, "mean score of the reference"]
-    difference: Annotated[Difference | None, "mean less mean_reference"]
+    difference: Annotated[Difference | None, "mean minus mean_reference"]
     ci_low: Annotated[Limit, "score interval of this kind alone"]
     ci_high: Annotated[Limit, "score interval of this kind alone"]
     p_value: Annotated[Probability | None, "permutation of whole documents, two-sided"]
@@ -303,23 +303,23 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UtilizationResult(ExperimentHead):
-    """What the answers of one model say of formats. Scores and shares 0..1."""
+    """Result of one model: what its answers show about formats. Scores and shares are 0..1."""
 
-    tokenizer: Annotated[str | None, "counts the tokens"]
-    window_tokens: Annotated[Tokens | None, "technical window of the model, its own tokens"]
-    match: Annotated[Literal["content", "tokens"], "what the formats have in common at a scale"]
+    tokenizer: Annotated[str | None, "tokenizer that counts the tokens"]
+    window_tokens: Annotated[Tokens | None, "context window of the model, in its own tokens"]
+    match: Annotated[Literal["content", "tokens"], "what the formats share at a scale"]
     evidence: Annotated[
         Literal["growing", "fixed"] | None,
-        "growing: more records matter in longer documents, so a loss is not of length alone",
+        "growing: longer documents have more relevant records, so not only length causes losses",
     ]
     needed_shortest: Annotated[
-        Ratio | None, "records that matter to a question, mean at the smallest scale"
+        Ratio | None, "relevant records per question, mean at the smallest scale"
     ]
     needed_longest: Annotated[Ratio | None, "the same at the largest scale"]
-    benchmarks: Annotated[Sequence[BenchmarkName], "that were asked"]
-    formats: Annotated[Sequence[Format], "that were asked; the first is the reference"]
+    benchmarks: Annotated[Sequence[BenchmarkName], "measured benchmarks"]
+    formats: Annotated[Sequence[Format], "measured formats; the first is the reference"]
     scales: Annotated[Sequence[str], "labels, shortest first"]
-    margin: Annotated[Share, "difference up to which formats count as alike"]
+    margin: Annotated[Share, "largest difference at which formats count as equal"]
     tolerance: Annotated[Share, "loss relative to the baseline that a cap allows"]
     n: Annotated[Count, "answers, all conditions"]
     missing: Annotated[Missing, "planned calls without an answer, all conditions"]
@@ -332,23 +332,23 @@ class UtilizationResult(ExperimentHead):
 
 
 PLATEAU_FLOOR = 0.3
-"""Below this baseline in every format neither a loss nor a difference can be large."""
+"""Baseline needed in at least one format for a large loss or difference to be possible."""
 
 DIFFERENCES = frozenset(
     {"structure_better", "prose_better", "first_better", "second_better", "task_dependent"}
 )
-"""Verdicts that say that formats differ."""
+"""Verdicts for formats that differ."""
 
 PLATEAU = CheckSpec(
     "plateau",
-    "Each model can do the task on its shortest documents in one format at least, so that a loss "
-    "and a difference can be measured.",
+    "Each model can do the task on the shortest documents in at least one format, so that losses "
+    "and differences can be measured.",
     of="result",
 )
 
 
 def overview(result: UtilizationResult) -> dict[str, Any]:
-    """Return the result as one row: verdict, where the formats diverge, each format's cap."""
+    """Return the result as one row: verdict, point of divergence, and each format's cap."""
     row: dict[str, Any] = {"model": result.model, "verdict": result.verdict.replace("_", " ")}
     if result.comparisons:
         parting = result.comparisons[0].pooled.divergence
@@ -365,7 +365,7 @@ def overview(result: UtilizationResult) -> dict[str, Any]:
 
 
 def check_plateau(results: Sequence[UtilizationResult]) -> CheckOutcome:
-    """Return whether each model has, in some format, a baseline high enough to show a loss."""
+    """Return whether every model has a format with a baseline high enough to show a loss."""
     low = {
         result.model: best
         for result in results
@@ -382,7 +382,7 @@ def check_plateau(results: Sequence[UtilizationResult]) -> CheckOutcome:
 
 
 def difference_alarm(results: Sequence[UtilizationResult], campaign: str) -> Alarm | None:
-    """Return the alert for the channels; None where no model differs by format."""
+    """Return the alert for the channels; None if no model differs by format."""
     differ = [result for result in results if result.verdict in DIFFERENCES]
     if not differ:
         return None

@@ -1,4 +1,4 @@
-"""Scales, and the solver that finds data whose rendering has a given number of tokens."""
+"""Scales, and a solver for data whose rendering has a given number of tokens."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ LEAST_TOKENS, MOST_TOKENS = 200, 10_000_000
 
 
 def scale_tokens(label: str) -> int:
-    """Return the number of tokens of a label.
+    """Return the number of tokens that a scale label stands for.
 
     >>> scale_tokens("8k"), scale_tokens("1.5M"), scale_tokens("900")
     (8000, 1500000, 900)
 
     Raises:
-        ValueError: it is no label, or out of any reach.
+        ValueError: ``label`` is not a scale label, or out of range.
     """
     match = _LABEL.fullmatch(label.strip())
     if match is None:
-        raise ValueError(f"scale {label!r} is no number of tokens; write 8k, 100k or 1M")
+        raise ValueError(f"scale {label!r} is not a number of tokens; use e.g. 8k, 100k or 1M")
     tokens = round(float(match[1]) * _UNIT[match[2].lower()])
     if not LEAST_TOKENS <= tokens <= MOST_TOKENS:
         raise ValueError(
-            f"scale {label!r} is out of reach; write one from {LEAST_TOKENS} to "
+            f"scale {label!r} is out of range; choose one from {LEAST_TOKENS} to "
             f"{scale_label(MOST_TOKENS)} tokens"
         )
     return tokens
 
 
 def scale_label(tokens: int) -> str:
-    """Return the label of a number of tokens.
+    """Return the scale label of a number of tokens.
 
     >>> scale_label(8000), scale_label(1_500_000), scale_label(2**14), scale_label(950)
     ('8k', '1.5M', '16.384k', '950')
@@ -56,15 +56,15 @@ def scale_label(tokens: int) -> str:
 
 
 def parse_scale(text: str) -> list[str]:
-    """Return the labels that a scale or a range (``1k-64k``, in doublings) names.
+    """Return the labels of a scale or of a range such as ``1k-64k``, in doublings.
 
-    The end of a range is always in it.
+    A range always includes its end.
 
     >>> parse_scale("1k-8k"), parse_scale("500K"), parse_scale("1k-3k")
     (['1k', '2k', '4k', '8k'], ['500k'], ['1k', '2k', '3k'])
 
     Raises:
-        ValueError: it is neither; a range goes down.
+        ValueError: ``text`` is neither a scale nor an ascending range.
     """
     first, dash, last = text.partition("-")
     low = scale_tokens(first)
@@ -72,7 +72,7 @@ def parse_scale(text: str) -> list[str]:
         return [scale_label(low)]
     high = scale_tokens(last)
     if high < low:
-        raise ValueError(f"the range {text!r} goes down; write the smaller scale first")
+        raise ValueError(f"scale range {text!r} goes down; write the smaller scale first")
     labels = []
     while low < high:
         labels.append(scale_label(low))
@@ -81,22 +81,22 @@ def parse_scale(text: str) -> list[str]:
 
 
 TOLERANCE = 0.02
-"""Share by which a document's tokens may miss the scale."""
+"""Largest relative deviation of a document's tokens from the scale."""
 _SHORTEST, _HALF_A_RECORD = 1_000, 25
-"""Tokens below which a document may miss its scale by half a record, and the tokens of that."""
+"""Length below which a document may miss its scale by half a record, and half a record's tokens."""
 _SMALL, _LARGE = (40.0, 400.0), (400.0, 4_000.0)
-"""Records of the documents from which tokens per record are known, for short and long ones."""
+"""Numbers of records of the two sample documents that calibrate short and long documents."""
 _SHORT_TOKENS = 40_000
 _FEW_QUESTIONS = 4
-"""Questions that fit into every document."""
+"""Number of questions that fit into every document."""
 _TRIALS = 16
 _STEPS, _DRAWS = 24, 4
-"""Sizes tried between two trials, and documents of each size."""
+"""Number of sizes tried between two trials, and of documents tried per size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Requested data: of ``benchmark``, with ``tokens`` when rendered in ``format``."""
+    """A request for data of ``benchmark`` with ``tokens`` tokens when rendered in ``format``."""
 
     benchmark: BenchmarkName
     tokens: int
@@ -107,7 +107,7 @@ class Wish:
 
 
 class Solved(NamedTuple):
-    """Data of the scale, with the text of its rendering and that text's tokens."""
+    """Data that reach a scale, with the rendered text and its number of tokens."""
 
     data: Benchmark
     text: str
@@ -116,9 +116,9 @@ class Solved(NamedTuple):
 
 @dataclass(slots=True)
 class ScaleSolver:
-    """A solver for numbers of records; the same wish always gives the same document.
+    """A solver for the number of records; the same wish always gives the same document.
 
-    ``count``: tokens of a text. ``renders``: documents made so far, for benchmarks.
+    ``count`` returns a text's tokens. ``renders``: documents rendered so far, for benchmarks.
     """
 
     count: Callable[[str], int]
@@ -128,11 +128,11 @@ class ScaleSolver:
     def solve(self, wish: Wish) -> Solved:
         """Return data whose rendering has the tokens of ``wish``, within `most_off`.
 
-        The number of records comes from the tokens of two documents of fixed sizes, then from the
-        secant between trials below and above.
+        The first number of records is extrapolated from two documents of fixed sizes; the next
+        ones are interpolated between trials below and above the target.
 
         Raises:
-            StudyError: no number of records comes so near, or the benchmark cannot be so small.
+            StudyError: no number of records comes close enough, or the scale is too small.
         """
         below: tuple[float, int] | None = None
         above: tuple[float, int] | None = None
@@ -157,7 +157,7 @@ class ScaleSolver:
             else:
                 records = max(1.0, records * wish.tokens / solved.tokens)
         if below and above and wish.tokens <= _SHORT_TOKENS:
-            # Short documents grow in steps of a record or more: each size between is tried.
+            # Short documents grow in steps of a record or more, so try each size in between.
             for number in range(_DRAWS * (_STEPS + 1)):
                 draw, step = divmod(number, _STEPS + 1)
                 if not step and best is not None and _miss(best, wish) <= most_off(wish.tokens):
@@ -169,13 +169,13 @@ class ScaleSolver:
         raise _out_of_reach(wish, best)
 
     def _first_guess(self, wish: Wish) -> float:
-        """Records by two documents of fixed sizes and seed: what was made before decides nothing,
-        or a document would depend on those that the store had already."""
+        """Return a number of records, extrapolated from two documents of fixed sizes and seed.
+        Earlier trials are ignored, or a document would depend on what the store already had."""
         sizes = _LARGE if wish.tokens > _SHORT_TOKENS else _SMALL
-        known = [point for size in sizes if (point := self._point(wish, size)) is not None]
-        if not known:
+        points = [point for size in sizes if (point := self._point(wish, size)) is not None]
+        if not points:
             raise _out_of_reach(wish, None)
-        (few, least), (many, most) = known[0], known[-1]
+        (few, least), (many, most) = points[0], points[-1]
         if most <= least:
             return max(1.0, few * wish.tokens / max(least, 1))
         return max(1.0, few + (many - few) * (wish.tokens - least) / (most - least))
@@ -188,7 +188,7 @@ class ScaleSolver:
         return self._points[key]
 
     def _trial(self, wish: Wish, records: float, draw: int = 0) -> Solved | None:
-        """A document of so many records; None where they hold no such questions."""
+        """Return a document with ``records`` records; None if they cannot hold the questions."""
         try:
             data = generate(
                 wish.benchmark,
@@ -205,7 +205,7 @@ class ScaleSolver:
 
 
 def most_off(tokens: int) -> float:
-    """Return how many tokens a document may be off its scale: 2%; below 1,000, half a record."""
+    """Return the allowed deviation from a scale in tokens: 2%, or half a record below 1,000."""
     return _HALF_A_RECORD if tokens < _SHORTEST else TOLERANCE * tokens
 
 
@@ -213,22 +213,22 @@ def _miss(solved: Solved, wish: Wish) -> int:
     return abs(solved.tokens - wish.tokens)
 
 
-def _nearer(best: Solved | None, other: Solved | None, wish: Wish) -> Solved | None:
-    if best is None or other is None:
-        return best or other
-    return min(best, other, key=lambda solved: _miss(solved, wish))
+def _nearer(best: Solved | None, candidate: Solved | None, wish: Wish) -> Solved | None:
+    if best is None or candidate is None:
+        return best or candidate
+    return min(best, candidate, key=lambda solved: _miss(solved, wish))
 
 
 def _out_of_reach(wish: Wish, best: Solved | None) -> StudyError:
-    what = f"A {wish.benchmark} document of {wish.tokens:,} tokens as {wish.format}"
+    text = f"A {wish.benchmark} document of {wish.tokens:,} tokens as {wish.format}"
     if best is None:
         return StudyError(
-            f"{what} cannot hold {wish.questions} questions; lower `questions` or raise `scales`."
+            f"{text} cannot hold {wish.questions} questions; lower `questions` or raise `scales`."
         )
     crowded = wish.questions > _FEW_QUESTIONS and best.tokens > wish.tokens
     return StudyError(
-        f"{what} is out of reach: the nearest one (seed {wish.seed}) has {best.tokens:,}, and it "
-        f"may be off by {most_off(wish.tokens):,.0f} at most; "
+        f"{text} is out of reach: the nearest one (seed {wish.seed}) has {best.tokens:,} tokens, "
+        f"but at most {most_off(wish.tokens):,.0f} tokens of deviation are allowed; "
         + (f"lower `questions` ({wish.questions}) or " if crowded else "")
-        + "take another scale, 1k or more."
+        + "choose another scale of 1k or more."
     )

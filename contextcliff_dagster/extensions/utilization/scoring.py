@@ -1,4 +1,4 @@
-"""Scores of replies: right or wrong, by how much, and why; the value is read by `extraction`."""
+"""Scoring of replies: right or wrong, by how much, and why. `extraction` reads the value."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OF_DOCUMENT = (
     *("benchmark", "format", "scale", "scale_tokens", "seed", "arm", "document_key", "records"),
     *("needed", "question_kind", "hops"),
 )
-"""Columns that an example brings along, in its metadata."""
+"""Columns copied from an example's metadata."""
 
 
 def score_rows(
@@ -43,10 +43,10 @@ def score_rows(
     """Score rows of predictions; return rows of `tables.UTILIZATION_RECORDS` in the same order.
 
     Args:
-        rows: with the columns of `contracts.PREDICTIONS`.
-        examples: by example id; their metadata has `OF_DOCUMENT`, ``form`` and ``choices``.
-        documents: document id -> text; asked only where an answer is wrong.
-        answer_prefix: how the recipe began the reply; removed where a server repeats it.
+        rows: predictions with the columns of `contracts.PREDICTIONS`.
+        examples: examples by id; their metadata has `OF_DOCUMENT`, ``form`` and ``choices``.
+        documents: document id -> text; called only if an answer is wrong.
+        answer_prefix: the recipe's start of the reply; removed if a server repeats it.
     """
     call_columns = [name for name in EVAL_RECORDS.column_names if name not in _OF_SCORING]
 
@@ -57,66 +57,66 @@ def score_rows(
     records = []
     for row in rows:
         example = examples[str(row["example_id"])]
-        known = example.metadata
+        facts = example.metadata
         record = {name: row.get(name) for name in call_columns}
-        record |= {name: known[name] for name in OF_DOCUMENT} | {"expected": example.answers[0]}
+        record |= {name: facts[name] for name in OF_DOCUMENT} | {"expected": example.answers[0]}
         record |= dict.fromkeys(_SCORES) | {"scorer_version": f"utilization {EXTRACTION_VERSION}"}
         if (no_answer := row.get("no_answer")) is not None:
             records.append(record | {"failure": no_answer})
             continue
         parsed = parse_answer(row.get("raw_output"), answer_prefix=answer_prefix)
-        visible, given = parsed.visible, Extracted(None, problem="none")
+        visible, answer = parsed.visible, Extracted(None, problem="none")
         if parsed.text is not None:  # else empty, or it ends inside its reasoning
-            given = extract_answer(visible, known["form"], known["choices"])
-        right = given.answer == example.answers[0]
+            answer = extract_answer(visible, facts["form"], facts["choices"])
+        correct = answer.answer == example.answers[0]
         tag = None
-        if not right:
+        if not correct:
             reason = "length" if parsed.text is None else row.get("finish_reason")
-            tag = _tag(given, visible, reason, stated, example.document_id)
-        margin = _margin(given.answer, example.answers[0]) if known["form"] == "number" else None
-        record |= dict.fromkeys(_SCORES, float(right)) | {
-            "parsed_answer": given.answer,
-            "failed": not right,
+            tag = _tag(answer, visible, reason, stated, example.document_id)
+        margin = _margin(answer.answer, example.answers[0]) if facts["form"] == "number" else None
+        record |= dict.fromkeys(_SCORES, float(correct)) | {
+            "parsed_answer": answer.answer,
+            "failed": not correct,
             "failure": tag and tag.value,
             "margin_abs": margin,
             "margin_rel": margin and margin / max(1.0, abs(float(example.answers[0]))),
-            "thought": given.thought,
+            "thought": answer.thought,
         }
         records.append(record)
     return records
 
 
 def stated_in(text: str) -> frozenset[str]:
-    """Return the sources of wrong answers in a text: its numbers, words and identifiers."""
+    """Return a text's numbers and words, with which wrong answers are compared."""
     words = re.findall(r"[^\W\d_]+|\d+", text)
     return frozenset({str(int(word)) if word.isdecimal() else word.lower() for word in words})
 
 
 def _tag(
-    found: Extracted,
+    extracted: Extracted,
     visible: str,
     finish_reason: str | None,
     stated: Callable[[str], frozenset[str]],
     document_id: str,
 ) -> FailureTag:
-    """The first that fits, in the order of the house's tags.
+    """Return the first failure tag that fits, in the project's order of tags.
 
-    A reply with several numbers has not the form that was asked for: `instruction_drift`. A wrong
-    number is `wrong_evidence` where the document states it, else `hallucination`: for a sum, a
-    number that no record states is one that was worked out wrongly.
+    A reply with several numbers does not have the requested form: `instruction_drift`. A wrong
+    number is `wrong_evidence` if the document states it, else `hallucination`; for a sum, a number
+    that no record states was computed wrongly.
     """
     if not has_content(visible):
         return FailureTag.EMPTY
-    if found.answer is None:
+    if extracted.answer is None:
         if finish_reason in _FILTERED or is_only_a_refusal(visible):
             return FailureTag.REFUSAL
-        if found.problem == "none" and has_refusing_phrase(visible, _WINDOW):
+        if extracted.problem == "none" and has_refusing_phrase(visible, _WINDOW):
             return FailureTag.REFUSAL
-        cut = finish_reason in _CUT
-        return FailureTag.INCOMPLETENESS if cut else FailureTag.INSTRUCTION_DRIFT
-    names = identifiers_in(found.answer)
+        truncated = finish_reason in _CUT
+        return FailureTag.INCOMPLETENESS if truncated else FailureTag.INSTRUCTION_DRIFT
+    names = identifiers_in(extracted.answer)
     parts = {str(int(name.partition("-")[2])) for name in names} or {
-        found.answer.lstrip("-").lower()
+        extracted.answer.lstrip("-").lower()
     }
     in_text = parts <= stated(document_id)
     return FailureTag.WRONG_EVIDENCE if in_text else FailureTag.HALLUCINATION
@@ -125,8 +125,8 @@ def _tag(
 def _margin(answer: str | None, expected: str) -> float | None:
     if answer is None:
         return None
-    (right,) = numbers_in(expected)
-    return abs(float(answer) - float(right))
+    (target,) = numbers_in(expected)
+    return abs(float(answer) - float(target))
 
 
 _OF_SCORING = {

@@ -33,13 +33,13 @@ MOST_SEEDS = 1000
 
 
 def _on_off(value: Any) -> Any:
-    """YAML reads a bare ``on`` as true."""
+    """Return on/off words for a value or list; YAML reads a bare ``on`` as true."""
     words = {True: "on", False: "off"}
     return [words[item] if isinstance(item, bool) else item for item in listed(value)]
 
 
 def _shares(value: Any) -> Any:
-    """``5%:recomputed`` is a share, and which records it is of."""
+    """Return corruption levels, with text such as ``5%:recomputed`` split into its two keys."""
     return [item if isinstance(item, dict) else _share(str(item)) for item in listed(value)]
 
 
@@ -56,13 +56,13 @@ Levels = Annotated[
 
 
 class Corruption(Section):
-    """Which share of the records is changed, and whether the answers are worked out again."""
+    """The share of changed records, and whether answers are recomputed."""
 
     share: float = Field(ge=0, lt=1, description="Share of the records", examples=[0.05])
     of: CorruptedRecords = Field(
         default="distractors",
-        description="distractors: no record that matters, answers stay; recomputed: any record, "
-        "answers follow",
+        description="distractors: only irrelevant records, answers stay; recomputed: any record, "
+        "answers are recomputed",
         json_schema_extra={"with": {"share": 0.05}},
     )
 
@@ -73,22 +73,22 @@ class Corruption(Section):
             try:
                 return float(value[:-1]) / 100
             except ValueError:
-                raise ValueError(f"{value!r} is no share; write 0.05 or 5%") from None
+                raise ValueError(f"{value!r} is not a share; use 0.05 or 5%") from None
         return value
 
     @property
     def level(self) -> str:
-        """As in the label of an arm: ``0.05``, ``0.05 recomputed``."""
+        """Return the level as in an arm's label: ``0.05``, ``0.05 recomputed``."""
         of = " recomputed" if self.of == "recomputed" and self.share else ""
         return f"{self.share:g}{of}"
 
 
 class UtilizationSection(Section):
-    """The same records as text of several formats and lengths, and questions that need them.
+    """The same records as text in several formats and lengths, with questions about them.
 
     The keys ``evidence``, ``verbosity``, ``order``, ``corruption``, ``thought`` and
     ``question_place`` are arms: one value, or a list whose first value is the base. Each further
-    value is measured with all other keys at their base, unless ``factorial`` asks for every
+    value is measured with all other keys at their base, unless ``factorial`` requests every
     combination.
     """
 
@@ -105,25 +105,25 @@ class UtilizationSection(Section):
     )
     scales: Levels[str] = Field(
         default=("1k", "2k", "4k", "8k"),
-        description="Tokens of the JSON lines: 1k ... 2M; `1k-64k` is doubled from end to end",
+        description="Tokens of the JSON lines, 1k to 2M; `1k-64k` doubles from 1k to 64k",
         examples=[["100k", "500k", "1M", "2M"]],
     )
     seeds: int = Field(
-        default=10, ge=1, le=MOST_SEEDS, description="Documents of each benchmark and scale"
+        default=10, ge=1, le=MOST_SEEDS, description="Documents per benchmark and scale"
     )
     questions: int = Field(
-        default=4, ge=1, le=64, description="Questions on each document, the lookup first"
+        default=4, ge=1, le=64, description="Questions per document, the lookup first"
     )
     evidence: Levels[Evidence] = Field(
         default=("growing",),
-        description="growing: the records that matter grow with the document; fixed: their number "
-        "is the same at each scale",
+        description="growing: longer documents have more relevant records; fixed: their number is "
+        "the same at each scale",
         examples=[["growing", "fixed"]],
     )
     match: Match = Field(
         default="content",
-        description="content: the formats hold the same records; tokens: each has the scale's "
-        "tokens, and nothing is paired",
+        description="content: all formats hold the same records; tokens: each format has the "
+        "scale's tokens, and documents are not paired",
     )
     verbosity: Levels[Verbosity] = Field(
         default=("standard",),
@@ -132,7 +132,7 @@ class UtilizationSection(Section):
     )
     order: Levels[Order] = Field(
         default=("chronological",),
-        description="Of the records: chronological or shuffled, their times kept",
+        description="Order of the records: chronological or shuffled; their times stay",
         examples=[["chronological", "shuffled"]],
     )
     corruption: Annotated[
@@ -141,8 +141,7 @@ class UtilizationSection(Section):
         Field(min_length=1),
     ] = Field(
         default=(Corruption(share=0),),
-        description="Share of the records that is changed; {share, of: recomputed} works the "
-        "answers out again",
+        description="Share of changed records; {share, of: recomputed} also recomputes the answers",
         examples=[
             [{"share": 0.0, "of": "distractors"}, {"share": 0.05, "of": "recomputed"}],
         ],
@@ -162,18 +161,19 @@ class UtilizationSection(Section):
         examples=[["after", "before"]],
     )
     thought_tokens: int = Field(
-        default=1024, ge=16, le=1_000_000, description="Longest output where `thought` is on"
+        default=1024, ge=16, le=1_000_000, description="Output limit in tokens if `thought` is on"
     )
     margin: float = Field(
-        default=0.1, gt=0, lt=1, description="Difference of accuracy that matters"
+        default=0.1, gt=0, lt=1, description="Smallest accuracy difference that matters"
     )
     tokenizer: str = Field(
         default="",
-        description=f"Counts scales and lengths; else the study's, else {DEFAULT_TOKENIZER}",
+        description=f"Tokenizer for scales and lengths; else the study's, else {DEFAULT_TOKENIZER}",
         examples=["tiktoken:cl100k_base"],
     )
     factorial: bool = Field(
-        default=False, description="Every combination of the arms' values, at its price"
+        default=False,
+        description="Measure all combinations of arm values, at higher cost",
     )
 
     @field_validator("benchmarks", mode="before", json_schema_input_type=list[str] | str)
@@ -189,19 +189,19 @@ class UtilizationSection(Section):
     @field_validator("scales", mode="before", json_schema_input_type=list[str | int] | str | int)
     @classmethod
     def _scale_labels(cls, value: Any) -> Any:
-        named = (part for item in listed(value) for part in re.split(r"\s*,\s*", str(item)))
-        labels = [label for name in named for label in parse_scale(name)]
+        parts = (part for item in listed(value) for part in re.split(r"\s*,\s*", str(item)))
+        labels = [label for name in parts for label in parse_scale(name)]
         return sorted(labels, key=scale_tokens)
 
     @model_validator(mode="after")
     def _values_are_distinct(self) -> UtilizationSection:
         for key, value in self:
             if isinstance(value, tuple) and len(set(map(_hashable, value))) < len(value):
-                raise ValueError(f"a value of {key!r} is listed twice")
+                raise ValueError(f"{key!r} lists a value twice; remove one")
         return self
 
     def levels(self, key: str) -> Sequence[Any]:
-        """Values of an arm's key, the base first."""
+        """Return the values of an arm key, the base first."""
         values: Sequence[Any] = getattr(self, key)
         return values
 

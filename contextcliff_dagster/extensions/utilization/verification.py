@@ -1,4 +1,4 @@
-"""Proof that the answers of a document follow from its text, by other means than made them."""
+"""Verification that a text implies its answers, by methods other than the generator's."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SECONDS = 60.0
 
 
 class ConstraintsSolver:
-    """See `Solver`."""
+    """The `Solver` of constraints documents, with CP-SAT."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._records = records
@@ -41,7 +41,7 @@ class ConstraintsSolver:
         self._component: _Component | None = None
 
     def faults(self) -> list[str]:
-        """Return why the records are no valid document: one phrase for each kind of fault."""
+        """Return one phrase for each kind of fault in the records; empty for a valid document."""
         faults = [next(self._outside_domains(), None), next(self._of_other_domains(), None)]
         phrases = [phrase for phrase in faults if phrase is not None]
         if not phrases and _Model(self._records).values() is None:
@@ -55,22 +55,22 @@ class ConstraintsSolver:
                     yield f"there is no attribute {attribute!r}"
             for attribute, value in _stated(record):
                 if value not in DOMAINS.get(attribute, ()):
-                    yield f"{value!r} is no value of the attribute {attribute!r}"
+                    yield f"{value!r} is not a value of the attribute {attribute!r}"
 
     def _of_other_domains(self) -> Iterator[str]:
         for record, variables in zip(self._records, self._of, strict=True):
             if record["type"] in ("eq", "mut"):
-                one, other = (attribute for _, attribute in variables)
-                if DOMAINS.get(one) != DOMAINS.get(other):
-                    yield f"{one} and {other} are called equal, and have no value in common"
+                a, b = (attribute for _, attribute in variables)
+                if DOMAINS.get(a) != DOMAINS.get(b):
+                    yield f"{a} and {b} are stated to be equal but share no value"
 
     def solve(self, abouts: Sequence[About]) -> list[Solution]:
-        """Return the possible answers to each question, see `Solver`."""
+        """Return the possible answers to each question; see `Solver`."""
         for about in abouts:
             if about["ask"] not in ("value", "facts"):
                 raise unknown_ask("constraints", about)
-        wanted = {(a["entity"], a["attr"]) for a in abouts if a["ask"] == "value"}
-        values = self._values(wanted) if wanted else {}
+        cells = {(a["entity"], a["attr"]) for a in abouts if a["ask"] == "value"}
+        values = self._values(cells) if cells else {}
         return [
             Solution((str(self._facts(about)),), _COUNTED)
             if about["ask"] == "facts"
@@ -79,53 +79,53 @@ class ConstraintsSolver:
         ]
 
     def _facts(self, about: About) -> int:
-        named = (about["attr"], about["value"])
+        key = (about["attr"], about["value"])
         facts = (record for record in self._records if record["type"] == "fact")
-        return len({fact["entity"] for fact in facts if (fact["attr"], fact["value"]) == named})
+        return len({fact["entity"] for fact in facts if (fact["attr"], fact["value"]) == key})
 
     def _values(self, wanted: set[Variable]) -> Mapping[Variable, tuple[str, ...]]:
-        """At most two possible values of each of the ``wanted`` variables."""
+        """Return up to two possible values of each variable in ``wanted``."""
         if self._component is None or not wanted <= self._component.known:
             # Consecutive questions are mostly about the same records.
-            near = self._connected(wanted)
-            made = _Model([self._records[number] for number in near])
-            known = {variable for of in near for variable in self._of[of]}
-            self._component = _Component(known, made, made.values())
-        known, model, first = self._component
+            component = self._connected(wanted)
+            component_model = _Model([self._records[number] for number in component])
+            variables = {variable for of in component for variable in self._of[of]}
+            self._component = _Component(variables, component_model, component_model.values())
+        variables, model, first = self._component
         if first is None:
             return dict.fromkeys(wanted, ())
         values: dict[Variable, tuple[str, ...]] = {
-            variable: (str(first[variable]),) if variable in known else () for variable in wanted
+            cell: (str(first[cell]),) if cell in variables else () for cell in wanted
         }
-        asked = sorted(wanted & known)
-        # All at once: where no solution differs in any of them, one proof is enough.
-        while asked and (other := model.other_values({cell: first[cell] for cell in asked})):
-            for cell in asked:
+        doubtful = sorted(wanted & variables)
+        # All at once: if no solution differs in any of them, one proof is enough.
+        while doubtful and (other := model.other_values({cell: first[cell] for cell in doubtful})):
+            for cell in doubtful:
                 if other[cell] != first[cell]:
                     values[cell] = tuple(sorted((str(first[cell]), str(other[cell]))))
-            asked = [cell for cell in asked if other[cell] == first[cell]]
+            doubtful = [cell for cell in doubtful if other[cell] == first[cell]]
         return values
 
     def _connected(self, wanted: set[Variable]) -> list[int]:
-        """Numbers, ascending, of the records that a chain of records links with ``wanted``."""
+        """Return the ascending indices of records linked with ``wanted`` by shared variables."""
         of_variable: dict[Variable, list[int]] = defaultdict(list)
         for number, variables in enumerate(self._of):
             for variable in variables:
                 of_variable[variable].append(number)
-        near: set[int] = set()
-        seen, ahead = set(wanted), list(wanted)
-        while ahead:
-            for number in of_variable.get(ahead.pop(), ()):
-                if number not in near:
-                    near.add(number)
-                    more = set(self._of[number]) - seen
-                    seen |= more
-                    ahead += more
-        return sorted(near)
+        component: set[int] = set()
+        visited, pending = set(wanted), list(wanted)
+        while pending:
+            for number in of_variable.get(pending.pop(), ()):
+                if number not in component:
+                    component.add(number)
+                    neighbours = set(self._of[number]) - visited
+                    visited |= neighbours
+                    pending += neighbours
+        return sorted(component)
 
 
 class _Component(NamedTuple):
-    """Records that are linked: their variables, the model, and one solution of it."""
+    """A group of linked records: their variables, their model, and one solution of the model."""
 
     known: set[Variable]
     model: _Model
@@ -133,14 +133,14 @@ class _Component(NamedTuple):
 
 
 class _Model:
-    """Records as a CP-SAT model; a value is its place in its attribute's domain."""
+    """A CP-SAT model of records; a value is its index in the attribute's domain."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         try:
             from ortools.sat.python import cp_model
         except ImportError as error:
             raise StudyError(
-                "The constraints benchmark is verified with OR-tools, which is not installed: "
+                "OR-tools, which verifies the constraints benchmark, is not installed: "
                 "`pip install 'contextcliff-dagster[utilization]'`."
             ) from error
         self._cp = cp_model
@@ -151,11 +151,11 @@ class _Model:
             self._add(record)
 
     def values(self) -> Mapping[Variable, Any] | None:
-        """Return one assignment of values to all variables, None where there is none."""
+        """Return an assignment of values to all variables, or None if there is none."""
         return self._solve(self._model)
 
     def other_values(self, known: Mapping[Variable, Any]) -> Mapping[Variable, Any] | None:
-        """Return an assignment that differs from ``known`` somewhere, None where none does."""
+        """Return an assignment that differs from ``known``, or None if there is none."""
         model = self._model.clone()
         differ = []
         for variable, value in known.items():
@@ -178,8 +178,8 @@ class _Model:
             return None
         if status not in (self._cp.OPTIMAL, self._cp.FEASIBLE):
             raise VerificationError(
-                f"CP-SAT has not decided a document of the constraints benchmark in {_SECONDS:.0f} "
-                "s; try again on a machine that is less busy."
+                f"CP-SAT did not decide a document of the constraints benchmark within "
+                f"{_SECONDS:.0f} s; try again on a less busy machine."
             )
         return {
             variable: DOMAINS[variable[1]][solver.value(integer)]
@@ -187,17 +187,17 @@ class _Model:
         }
 
     def _add(self, record: Record) -> None:
-        one, *other = _variables(record)
+        first, *others = _variables(record)
         kind = record["type"]
         if kind in ("eq", "mut"):
-            self._model.add(self._integer(one) == self._integer(other[0]))
+            self._model.add(self._integer(first) == self._integer(others[0]))
         elif kind == "fact":
-            self._model.add(self._integer(one) == _place(one, record["value"]))
+            self._model.add(self._integer(first) == _place(first, record["value"]))
         elif kind == "neq":
-            self._model.add(self._integer(one) != _place(one, record["value"]))
+            self._model.add(self._integer(first) != _place(first, record["value"]))
         else:
-            condition = self._literal(one, record["if_value"])
-            self._model.add_implication(condition, self._literal(other[0], record["then_value"]))
+            condition = self._literal(first, record["if_value"])
+            self._model.add_implication(condition, self._literal(others[0], record["then_value"]))
 
     def _integer(self, variable: Variable) -> cp_model.IntVar:
         if variable not in self._integers:
@@ -229,7 +229,7 @@ def _variables(record: Record) -> tuple[Variable, ...]:
 
 
 def _stated(record: Record) -> tuple[tuple[str, Any], ...]:
-    """Attributes with the values that the record names."""
+    """Return the attribute-value pairs that the record names."""
     if record["type"] in ("fact", "neq"):
         return ((record["attr"], record["value"]),)
     if record["type"] == "impl":
@@ -239,14 +239,14 @@ def _stated(record: Record) -> tuple[tuple[str, Any], ...]:
 
 
 About = Mapping[str, Any]
-"""A question for programs: ``ask`` and its arguments, see `benchmarks.data.ASKS`."""
+"""A question in machine-readable form: ``ask`` and its arguments (`benchmarks.data.ASKS`)."""
 
 
 class Solution(NamedTuple):
     """The possible answers to a question.
 
-    ``values``: none where the document does not answer the question, one where it does, two where
-    more than one answer is possible (no more are looked for). ``method``: how they were found.
+    ``values``: empty if the document does not answer the question, one value if it does, two if
+    several answers are possible (the search stops there). ``method``: how they were found.
     """
 
     values: tuple[str, ...]
@@ -254,31 +254,31 @@ class Solution(NamedTuple):
 
 
 class Solver(Protocol):
-    """The records of one document, ready for questions."""
+    """A solver of questions about the records of one document."""
 
     def faults(self) -> list[str]:
-        """Return why the records are no valid document, a phrase each; empty for a valid one."""
+        """Return one phrase for each kind of fault in the records; empty if they are valid."""
         ...
 
     def solve(self, abouts: Sequence[About]) -> list[Solution]:
         """Return the possible answers to each question.
 
         Raises:
-            ValueError: a question asks for what the benchmark does not have.
+            ValueError: the benchmark does not have one of the questions.
         """
         ...
 
 
 def unknown_ask(benchmark: str, about: About) -> ValueError:
-    """Return the error for a question that a benchmark does not have."""
-    return ValueError(f"no question of the {benchmark} benchmark: {dict(about)!r}")
+    """Return the error for a question that the benchmark does not have."""
+    return ValueError(f"not a question of the {benchmark} benchmark: {dict(about)!r}")
 
 
 def solver_for(records: Sequence[Record], benchmark: BenchmarkName) -> Solver:
     """Return the solver of ``benchmark`` over ``records``.
 
     Raises:
-        KeyError: a record lacks a field of its type.
+        KeyError: a record lacks a field that its type requires.
     """
     if benchmark == "warehouse":
         return WarehouseSolver(records)
@@ -341,7 +341,7 @@ _FAULTS: Mapping[str, str] = {
         SELECT ts, count(*) FROM records WHERE action NOT IN ('initial', 'transfer_in')
         GROUP BY ts HAVING count(*) > 1""",
 }
-"""Fault -> a query for its rows, columns in the order of the phrase's placeholders."""
+"""Fault phrase -> the query for its rows, with columns in the order of the placeholders."""
 
 _ANSWERS = """
     WITH RECURSIVE
@@ -373,7 +373,7 @@ _ANSWERS = """
 
 
 class WarehouseSolver:
-    """See `Solver`. Not for several threads at once."""
+    """The `Solver` of warehouse documents, with SQL; not thread-safe."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._sql = _database().cursor()
@@ -381,7 +381,7 @@ class WarehouseSolver:
         self._sql.execute("CREATE TEMP TABLE records AS FROM given")
 
     def faults(self) -> list[str]:
-        """Return why the records are no valid document: one phrase for each kind of fault."""
+        """Return one phrase for each kind of fault in the records; empty for a valid document."""
         faults = []
         for phrase, query in _FAULTS.items():
             row = self._sql.execute(f"{query} ORDER BY ALL LIMIT 1").fetchone()
@@ -390,7 +390,7 @@ class WarehouseSolver:
         return faults
 
     def solve(self, abouts: Sequence[About]) -> list[Solution]:
-        """Return the possible answers to each question, see `Solver`."""
+        """Return the possible answers to each question; see `Solver`."""
         for about in abouts:
             if about["ask"] not in _ASKS:
                 raise unknown_ask("warehouse", about)
@@ -423,13 +423,13 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pa.Tabl
 Edge = tuple[str, str]
 
 _MOST_CAPACITY = 2**31 - 1
-"""scipy's maximum flow counts in 32 bits, and is silently wrong beyond."""
+"""Largest sum of capacities: scipy's maximum flow uses 32 bits and is silently wrong beyond."""
 _MOST_LENGTH = 2**53
-"""Its path lengths are doubles, exact up to here."""
+"""Largest sum of lengths: scipy's path lengths are doubles, which are exact up to here."""
 
 
 class NetworkSolver:
-    """See `Solver`."""
+    """The `Solver` of network documents, with scipy."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         by_type: dict[str, list[Record]] = {"node": [], "edge": [], "event": []}
@@ -442,7 +442,7 @@ class NetworkSolver:
         self._weights_at: dict[int | None, dict[Edge, int]] = {}
 
     def faults(self) -> list[str]:
-        """Return why the records are no valid document: one phrase for each kind of fault."""
+        """Return one phrase for each kind of fault in the records; empty for a valid document."""
         kinds = (self._identifiers(), self._base_weights(), self._replay_faults())
         return [phrase for phrases in kinds if (phrase := next(phrases, None)) is not None]
 
@@ -451,14 +451,14 @@ class NetworkSolver:
             if times > 1:
                 yield f"node {name} is declared {times} times"
         nodes = set(self._nodes)
-        for (one, other), times in Counter((e["from"], e["to"]) for e in self._edges).items():
+        for (start, end), times in Counter((e["from"], e["to"]) for e in self._edges).items():
             if times > 1:
-                yield f"the connection from {one} to {other} is declared {times} times"
-            if one == other:
-                yield f"a connection of {one} leads to itself"
-            for name in (one, other):
+                yield f"the connection from {start} to {end} is declared {times} times"
+            if start == end:
+                yield f"a connection of {start} leads to itself"
+            for name in (start, end):
                 if name not in nodes:
-                    yield f"the connection from {one} to {other} has the undeclared node {name}"
+                    yield f"the connection from {start} to {end} has the undeclared node {name}"
         for event in self._events:
             if (event["from"], event["to"]) not in self._base:
                 yield (
@@ -487,14 +487,14 @@ class NetworkSolver:
             weights[edge] = int(after)
 
     def solve(self, abouts: Sequence[About]) -> list[Solution]:
-        """Return the possible answers to each question, see `Solver`."""
+        """Return the possible answers to each question; see `Solver`."""
         return [self._solve(about) for about in abouts]
 
     def _solve(self, about: About) -> Solution:
         edge = (about["from"], about["to"])
         if about["ask"] == "initial_weight":
-            stated = {e["weight"] for e in self._edges if (e["from"], e["to"]) == edge}
-            return Solution(tuple(map(str, sorted(stated)))[:2], "record")
+            weights = {e["weight"] for e in self._edges if (e["from"], e["to"]) == edge}
+            return Solution(tuple(map(str, sorted(weights)))[:2], "record")
         if about["ask"] == "weight":
             weight = self._weights(about["at"]).get(edge)
             return Solution(() if weight is None else (str(weight),), "replay")
@@ -558,29 +558,29 @@ def _distance(graph: csr_array, source: int, target: int) -> tuple[str, ...]:
 
 
 def _max_flow(graph: csr_array, source: int, target: int) -> tuple[str, ...]:
-    """The value of the flow found and the capacity of the cut that it leaves: equal if maximal."""
+    """Return the value of the flow and the capacity of its cut, as one value if they agree."""
     import numpy as np
     from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
     capacity = graph.astype(np.int32)
     flow = maximum_flow(capacity, source, target)
-    left = (capacity - flow.flow).tocsr()
-    left.eliminate_zeros()
-    reached = np.zeros(graph.shape[0], dtype=bool)
-    reached[breadth_first_order(left, source, return_predecessors=False)] = True
-    cut = graph[reached][:, ~reached].sum()
+    residual = (capacity - flow.flow).tocsr()
+    residual.eliminate_zeros()
+    reachable = np.zeros(graph.shape[0], dtype=bool)
+    reachable[breadth_first_order(residual, source, return_predecessors=False)] = True
+    cut = graph[reachable][:, ~reachable].sum()
     return tuple(map(str, sorted({int(flow.flow_value), int(cut)})))
 
 
 class Verdict(NamedTuple):
-    """The verdict of the text on one question.
+    """The verdict on one question, from the text alone.
 
     Attributes:
-        answer: the answer that the text allows; None where it allows none or cannot be read.
-        unique: it allows no other.
-        agrees: it is unique, the answer of the question, and the document is valid.
+        answer: the answer that the text allows; None if it allows none or cannot be read.
+        unique: whether the text allows no other answer.
+        agrees: whether the answer is unique and equals the question's, in a valid document.
         method: how the answer was found.
-        fault: what is wrong where ``agrees`` is false, a phrase.
+        fault: a phrase on what is wrong if ``agrees`` is false.
     """
 
     answer: str | None
@@ -598,8 +598,8 @@ def verify(
 ) -> list[Verdict]:
     """Return the verdict on each question, from the rendered ``text`` alone.
 
-    Of a question `Question.about` is solved; `Question.answer` is compared with what comes out.
-    ``format`` None: it is detected.
+    Each `Question.about` is solved and the result is compared with `Question.answer`. If
+    ``format`` is None, it is detected.
 
     Raises:
         StudyError: OR-tools is not installed (constraints only).
@@ -608,10 +608,10 @@ def verify(
 
 
 class Verifier:
-    """A verifier of texts, one after the other, such as the same records in several formats.
+    """A verifier of a sequence of texts, such as the same records in several formats.
 
-    Each text is read in full; where its records and the questions are those of the text before,
-    in the same order, so are the verdicts, and nothing is solved again.
+    Each text is parsed in full. If its records and questions equal those of the previous text, the
+    verdicts are reused without solving again.
     """
 
     def __init__(self, benchmark: BenchmarkName) -> None:
@@ -627,7 +627,7 @@ class Verifier:
         try:
             records = parse(text, self.benchmark, format)
         except ValueError as error:
-            fault = f"it cannot be read: {error}"
+            fault = f"the text cannot be parsed: {error}"
             return [Verdict(None, False, False, "parse", fault)] * len(questions)
         if self._before is None or self._before[:2] != (records, questions):
             verdicts = verify_records(records, self.benchmark, questions)
@@ -638,23 +638,23 @@ class Verifier:
 def verify_records(
     records: Sequence[Record], benchmark: BenchmarkName, questions: Sequence[Question]
 ) -> list[Verdict]:
-    """Return the verdict on each question, from records read back; see `verify`."""
+    """Return the verdict on each question from parsed records; see `verify`."""
     solver = solver_for(records, benchmark)
-    if faults := solver.faults() if records else ["it has no records"]:
+    if faults := solver.faults() if records else ["the text has no records"]:
         fault = "; ".join(faults)
         return [Verdict(None, False, False, "records", fault)] * len(questions)
-    solutions = solver.solve([question.about for question in questions])
-    return [_verdict(question, of) for question, of in zip(questions, solutions, strict=True)]
+    results = solver.solve([question.about for question in questions])
+    return [_verdict(question, result) for question, result in zip(questions, results, strict=True)]
 
 
 def _verdict(question: Question, solution: Solution) -> Verdict:
     values, method = solution
     if not values:
-        return Verdict(None, False, False, method, "the text does not answer it")
+        return Verdict(None, False, False, method, "the text does not answer the question")
     if len(values) > 1:
-        shown = " and ".join(values)
+        text = " and ".join(values)
         answer = question.answer if question.answer in values else values[0]
-        return Verdict(answer, False, False, method, f"both {shown} are possible")
+        return Verdict(answer, False, False, method, f"both {text} are possible")
     agrees = values[0] == question.answer
     fault = "" if agrees else f"the answer is {values[0]}, not {question.answer}"
     return Verdict(values[0], True, agrees, method, fault)
@@ -669,13 +669,13 @@ def require_agreement(
 ) -> None:
     """Raise VerificationError for the first question whose verdict disagrees.
 
-    ``where``: which rendering it is, such as "prose, 8k".
+    ``where`` names the rendering in the message, such as "prose, 8k".
     """
     for question, verdict in zip(questions, verdicts, strict=True):
         if not verdict.agrees:
-            of = f" ({where})" if where else ""
+            rendering = f" ({where})" if where else ""
             raise VerificationError(
-                f"The {benchmark} document of seed {seed}{of} fails its own verification by "
-                f"{verdict.method}: {verdict.fault} (question: {question.text!r}); this is a fault "
-                "of this program, please report it with this sentence."
+                f"The {benchmark} document of seed {seed}{rendering} fails its own verification by "
+                f"{verdict.method}: {verdict.fault} (question: {question.text!r}); this is a bug; "
+                "please report it with this sentence."
             )

@@ -1,5 +1,5 @@
-"""Visibility: what an agent may see while it tunes hyper-parameters, and how it then behaves.
+"""Visibility: how an agent's tuning of hyper-parameters depends on the information it is shown.
 
-Belongs here: tasks with their spaces of parameters, landscapes of their scores, searches without a
-model, and measures of how a search behaves.
+This package holds tasks with their parameter spaces, landscapes of their scores, searches without a
+model, and measures of search behaviour.
 """

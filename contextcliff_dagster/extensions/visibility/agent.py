@@ -1,7 +1,7 @@
-"""What the agent is shown, step by step, and what its replies set.
+"""Prompts that an agent is shown at each step, and parsing of its replies.
 
-Texts on task, score, bounds and history, each with a placebo of equal length; the state of a run;
-prompts; and the configuration that a reply names.
+Holds texts on task, score, bounds and history, each with a placebo of equal length; the state of a
+run; prompts; and the parsing of a reply's configuration.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from contextcliff_dagster.extensions.visibility.tasks.task import (
 
 @dataclass(frozen=True, slots=True)
 class ShownTrial:
-    """A configuration that was trained.
+    """A trained configuration.
 
     Attributes:
-        validation: its score on the rows that a search sees; None or nan where training failed.
-        source: who chose it.
+        validation: score on the rows that a search sees; None or nan if training failed.
+        source: who chose the configuration.
     """
 
     config: Config
@@ -46,7 +46,7 @@ class ShownTrial:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one step, as recorded."""
+    """Recorded tokens of one step."""
 
     prompt_tokens: int
     output_tokens: int
@@ -54,14 +54,14 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """A run so far.
+    """The state of a run so far.
 
     Attributes:
-        trials: the start, then one of each step.
-        usage: one of each step, None where no tokens were recorded.
+        trials: the start, then one trial per step.
+        usage: one entry per step, None if no tokens were recorded.
 
     Raises:
-        ValueError: there is no start, or not one usage a step.
+        ValueError: there is no start, or not exactly one usage per step.
     """
 
     trials: tuple[ShownTrial, ...]
@@ -69,49 +69,49 @@ class RunState:
 
     def __post_init__(self) -> None:
         if len(self.trials) != len(self.usage) + 1:
-            raise ValueError("a run has a start, and one trial and one usage a step")
+            raise ValueError("a run needs a start, and one trial and one usage per step")
 
     def after(self, trial: ShownTrial, usage: Usage | None) -> RunState:
-        """Return the run with one more step."""
+        """Return the run extended by one step."""
         return replace(self, trials=(*self.trials, trial), usage=(*self.usage, usage))
 
     def current(self, task: Task, axes: Axes) -> ShownTrial:
-        """Return the trial whose configuration a proposal is put on."""
+        """Return the trial whose configuration the next proposal modifies."""
         return self.trials[self.current_step(task, axes)]
 
     def current_step(self, task: Task, axes: Axes) -> int:
-        """Return its step, 0 for the start: the last one, or the first of the best by validation.
+        """Return the step of the current trial: the last, or the first with the best validation.
 
-        Where all training failed the best is the start.
+        The start is step 0, and counts as the best if all training failed.
         """
         if axes.base == "last":
             return len(self.trials) - 1
         sign = 1.0 if task.score.higher_is_better else -1.0
         values = [
-            -math.inf if one.failed or one.validation is None else sign * one.validation
-            for one in self.trials
+            -math.inf if trial.failed or trial.validation is None else sign * trial.validation
+            for trial in self.trials
         ]
         return values.index(max(values))
 
     def earlier(self, task: Task, axes: Axes) -> tuple[tuple[int, ShownTrial], ...]:
-        """Return the last `axes.history` steps, oldest first, each with its number.
+        """Return the last `axes.history` steps with their numbers, oldest first.
 
-        The current one is not among them.
+        The current step is not included.
         """
         current = self.current_step(task, axes)
-        others = [(k, one) for k, one in enumerate(self.trials) if k != current]
-        return tuple(others[-axes.history :]) if axes.history else ()
+        trials = [(k, trial) for k, trial in enumerate(self.trials) if k != current]
+        return tuple(trials[-axes.history :]) if axes.history else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """What an agent may read about a task.
+    """Texts about a task that an agent may read.
 
     Attributes:
-        task: data, model, and what its parameters do.
-        metric: the score's name and formula, without its direction.
-        task_placebo: as long as `task`, about something else.
-        metric_placebo: as long as `metric`, about something else.
+        task: description of data, model and parameters.
+        metric: name and formula of the score, without its direction.
+        task_placebo: an unrelated text as long as `task`.
+        metric_placebo: an unrelated text as long as `metric`.
     """
 
     task: str
@@ -124,7 +124,7 @@ def texts_of(name: str) -> Texts:
     """Return the texts of the task ``name``.
 
     Raises:
-        KeyError: there are none.
+        KeyError: the task has no texts.
     """
     return Texts(*(BUNDLED_TEXTS | KAGGLE_TEXTS)[name], *PLACEBOS[name])
 
@@ -187,7 +187,7 @@ BUNDLED_TEXTS: dict[str, tuple[str, str]] = {
         "between predicted and true target.",
     ),
 }
-"""Tasks with bundled or generated data: name -> about data and model, about the score."""
+"""Task with bundled or generated data -> text on data and model, text on the score."""
 
 KAGGLE_TEXTS: dict[str, tuple[str, str]] = {
     "nomad": (
@@ -232,9 +232,9 @@ KAGGLE_TEXTS: dict[str, tuple[str, str]] = {
         "difference between predicted and true values.",
     ),
 }
-"""Tasks whose data are prepared from a file: name -> about data and model, about the score.
+"""Task with data prepared from a file -> text on data and model, text on the score.
 
-They give no number of rows: a prepared file may be a part.
+The texts give no number of rows, because a prepared file may be a part of the data.
 """
 
 PLACEBOS: dict[str, tuple[str, str]] = {
@@ -332,9 +332,9 @@ PLACEBOS: dict[str, tuple[str, str]] = {
         "branches and long blue shadows.",
     ),
 }
-"""Texts as long as those about a task and its score, about neither: name -> one for each.
+"""Task -> unrelated placebo texts, as long as the texts on the task and on its score.
 
-Each is about something else, and has about as many figures as the text whose place it takes.
+Each has about as many numbers as the text that it replaces.
 """
 
 
@@ -343,21 +343,20 @@ _INSTRUCTION = "Choose settings for the next trial that improve the score."
 
 
 def system_text() -> str:
-    """Return the text of the system turn."""
+    """Return the text of the system message."""
     return "Reply with one JSON object and nothing else."
 
 
 def prompt_of(
     task: Task, axes: Axes, state: RunState, texts: Texts | None = None
 ) -> tuple[str, str]:
-    """Return the prompt of the next step: what is the same in the whole run, and the rest.
+    """Return the prompt of the next step: the part that is the same in a whole run, and the rest.
 
     Args:
-        texts: about the task, its score, and of their placebos; by default those of
-            `agent.texts`.
+        texts: texts on the task and its score, with placebos; by default those of `texts_of`.
 
     Raises:
-        KeyError: no texts are given, and there are none for the task.
+        KeyError: no texts are given and the task has none.
     """
     return _document(task, axes, texts or texts_of(task.name)), _question(task, axes, state)
 
@@ -384,7 +383,7 @@ def _bounds(parameter: Parameter) -> str:
 
 
 def _value(value: Value) -> str:
-    """The value as JSON, whole numbers without a point."""
+    """Return the value as JSON, with whole numbers as integers."""
     whole = isinstance(value, float) and value.is_integer()
     return json.dumps(int(value) if whole else value)
 
@@ -419,22 +418,22 @@ OUTPUT_USD_PER_MTOK = 0.60
 SECONDS_A_CALL = 0.4
 SECONDS_A_PROMPT_TOKEN = 0.0002
 SECONDS_AN_OUTPUT_TOKEN = 0.02
-"""A fixed tariff, round numbers of a small hosted model: real prices change and real latencies
-differ between two runs, and a prompt that holds them cannot be made again. What is paid, and how
-long it took, is in the ledger."""
+"""Fixed seconds per output token, rounded from a small hosted model. Real prices and latencies vary
+between runs, so a prompt that shows them could not be reproduced. The ledger has the real cost and
+duration."""
 
 
 def resources_text(usage: Sequence[Usage | None]) -> str:
-    """Return tokens, cost (USD) and mean latency (s) of the steps so far as one line.
+    """Return a line with tokens, cost (USD) and mean latency (s) of the steps so far.
 
-    Steps without recorded tokens (None) are left out of all three.
+    Steps without recorded tokens (None) are excluded from all three numbers.
     """
-    known = [one for one in usage if one is not None]
-    prompt = sum(one.prompt_tokens for one in known)
-    output = sum(one.output_tokens for one in known)
+    usages = [use for use in usage if use is not None]
+    prompt = sum(use.prompt_tokens for use in usages)
+    output = sum(use.output_tokens for use in usages)
     cost = (prompt * INPUT_USD_PER_MTOK + output * OUTPUT_USD_PER_MTOK) / 1e6
     seconds = prompt * SECONDS_A_PROMPT_TOKEN + output * SECONDS_AN_OUTPUT_TOKEN
-    latency = SECONDS_A_CALL + seconds / len(known) if known else 0.0
+    latency = SECONDS_A_CALL + seconds / len(usages) if usages else 0.0
     return f"Used so far: {prompt + output} tokens, ${cost:.4f}, {latency:.1f} s per step."
 
 
@@ -443,17 +442,17 @@ _FENCE = "```"
 _BLOCKS: tuple[tuple[How, str], ...] = (("json block", f"{_FENCE}json"), ("block", _FENCE))
 _DEEPEST = 32
 _LONGEST_INTEGER = 400
-"""Digits; the largest float has 309, and Python refuses to read integers of 4,300."""
+"""Most digits of an integer; the largest float has 309, and Python parses at most 4,300."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What was read in a reply.
+    """The parsed content of a reply.
 
     Attributes:
-        proposal: the object, values as JSON has them; None where there is none.
-        unparsable: there was text, and no object in it.
-        how: where the object was.
+        proposal: the JSON object of the reply; None if there is none.
+        unparsable: whether the reply has text but no object.
+        how: where in the reply the object was.
     """
 
     proposal: Mapping[str, Any] | None
@@ -462,20 +461,20 @@ class Parsed:
 
     @property
     def recorded(self) -> dict[str, Shown] | None:
-        """The proposal as JSON can hold it: NaN, long and nested values in words."""
+        """Return the proposal as valid JSON, with NaN, long and nested values put into words."""
         if self.proposal is None:
             return None
         return {str(shown(name)): shown(value) for name, value in self.proposal.items()}
 
 
 def parse_reply(text: str | None) -> Parsed:
-    """Return the object in a reply; raises nothing, whatever the text."""
+    """Return the object in a reply; never raises, whatever the text."""
     if text is None or not text.strip():
         return Parsed(None, False, "none")
     for how, part in _places(text.strip()):
-        found = _object(part)
-        if found is not None:
-            return Parsed(found, False, how)
+        fields = _object(part)
+        if fields is not None:
+            return Parsed(fields, False, how)
     return Parsed(None, True, "none")
 
 
@@ -507,19 +506,19 @@ def _integer(digits: str) -> float:
 
 
 def _checked(value: Any, depth: int) -> Any:
-    """The value with texts that UTF-8 can hold.
+    """Return the value with all strings made valid UTF-8.
 
     Raises:
-        ValueError: it is nested deeply; how deep Python can read depends on the caller's stack.
+        ValueError: the value is nested too deeply; the limit depends on the caller's stack.
     """
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict | list) and not depth:
         raise ValueError("nested too deeply")
     if isinstance(value, dict):
-        return {_checked(name, depth): _checked(one, depth - 1) for name, one in value.items()}
+        return {_checked(name, depth): _checked(item, depth - 1) for name, item in value.items()}
     if isinstance(value, list):
-        return [_checked(one, depth - 1) for one in value]
+        return [_checked(item, depth - 1) for item in value]
     return value
 
 
@@ -527,13 +526,13 @@ _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
 def reply_schema(task: Task) -> dict[str, Any]:
-    """Return the JSON Schema of an object with every parameter of ``task`` and nothing else.
+    """Return the JSON Schema of an object with exactly the parameters of ``task``.
 
-    It has types only: bounds and choices are an axis, and a schema may not give them away.
+    It contains types only, because bounds and choices are an axis that a schema must not reveal.
     """
     return {
         "type": "object",
-        "properties": {one.name: {"type": _type(one)} for one in task.space.parameters},
+        "properties": {param.name: {"type": _type(param)} for param in task.space.parameters},
         "required": list(task.space.names),
         "additionalProperties": False,
     }

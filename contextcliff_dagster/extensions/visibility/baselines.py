@@ -1,6 +1,6 @@
-"""Searches without a language model, on the same budget as one with it.
+"""Searches without a language model, with the same budget as the model's search.
 
-A search has a start, then as many proposals as the budget allows, each from what came before.
+A search has a start and then as many proposals as the budget allows, each based on earlier trials.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 _RANDOM_FIRST = 4
-"""Trials before the first estimate: optuna's 10 would leave nothing of a budget of 10."""
+"""Random trials before the first estimate; optuna's default of 10 would use up a budget of 10."""
 
 
 class TPESearch:
-    """A TPE sampler over all parameters together, fed with every trial, the start included.
+    """A TPE sampler over all parameters jointly, given every trial including the start.
 
     Raises:
         StudyError: optuna is not installed.
@@ -70,9 +70,9 @@ class TPESearch:
         for trial in trials[self._known :]:
             self._study.add_trial(self._kept(trial))
         self._known = len(trials)
-        asked = self._study.ask(self._distributions)
+        suggestion = self._study.ask(self._distributions)
         # Only what was trained is added; the trial that the question began never ends.
-        return {name: asked.params[name] for name in self._space.names}
+        return {name: suggestion.params[name] for name in self._space.names}
 
     def _kept(self, trial: Trial) -> FrozenTrial:
         from optuna.trial import TrialState, create_trial
@@ -91,41 +91,41 @@ def _distributions(space: Space) -> dict[str, BaseDistribution]:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     made: dict[str, BaseDistribution] = {}
-    for one in space.parameters:
-        if isinstance(one, Choice):
-            made[one.name] = CategoricalDistribution(one.choices)
-        elif one.integer:
-            made[one.name] = IntDistribution(int(one.low), int(one.high), log=one.log)
+    for param in space.parameters:
+        if isinstance(param, Choice):
+            made[param.name] = CategoricalDistribution(param.choices)
+        elif param.integer:
+            made[param.name] = IntDistribution(int(param.low), int(param.high), log=param.log)
         else:
-            made[one.name] = FloatDistribution(one.low, one.high, log=one.log)
+            made[param.name] = FloatDistribution(param.low, param.high, log=param.log)
     return made
 
 
 class Trial(NamedTuple):
-    """A configuration that was tried, and its scores."""
+    """A tried configuration and its scores."""
 
     config: Config
     evaluation: Evaluation
 
 
 class Search(Protocol):
-    """Chooses the next configuration; keeps what it needs, and is used for one run only."""
+    """A search strategy with state; each instance serves one run."""
 
     def propose(self, trials: Sequence[Trial]) -> Config:
-        """Return the next configuration after ``trials``, the start first.
+        """Return the next configuration after ``trials``, the first of which is the start.
 
-        It may look at validation scores alone.
+        Only validation scores may be used.
         """
 
 
 def run_search(search: Search, objective: Objective, start: Config, budget: int) -> list[Trial]:
-    """Return ``budget`` + 1 trials: the start, and what the search proposed.
+    """Return ``budget`` + 1 trials: the start and the proposals of the search.
 
     Raises:
         ValueError: the budget is negative.
     """
     if budget < 0:
-        raise ValueError("a budget is 0 or more steps")
+        raise ValueError("the budget must be 0 or more steps")
     trials = [Trial(start, objective(start))]
     for _ in range(budget):
         config = search.propose(tuple(trials))
@@ -134,7 +134,7 @@ def run_search(search: Search, objective: Objective, start: Config, budget: int)
 
 
 class RandomSearch:
-    """Uniform over positions, so log-uniform where the scale is (Bergstra, Bengio 2012)."""
+    """Random search, uniform in position, log-uniform on log scales (Bergstra, Bengio 2012)."""
 
     def __init__(self, space: Space, seed: int) -> None:
         self._space = space
@@ -145,7 +145,7 @@ class RandomSearch:
 
 
 class SobolSearch:
-    """Points of a scrambled Sobol sequence, one after another."""
+    """Search along the points of a scrambled Sobol sequence."""
 
     def __init__(self, space: Space, seed: int) -> None:
         self._space, self._seed = space, seed
@@ -162,10 +162,10 @@ _SMALLEST_STEP = 1 / 64
 
 
 class HillClimb:
-    """Tries a step up and down of each parameter in a drawn order, and stays where it improves.
+    """Hill climbing: steps each parameter up and down in random order and keeps improvements.
 
-    A step is a share of the parameter's scale; after a round without improvement it is halved. A
-    choice is tried with each other value. What was tried already is not tried again.
+    A step is a share of the parameter's scale and is halved after a round without improvement. For
+    a choice, every other value is tried. No configuration is tried twice.
     """
 
     def __init__(self, space: Space, seed: int, *, higher_is_better: bool) -> None:
@@ -177,14 +177,14 @@ class HillClimb:
         self._best: Config | None = None
 
     def propose(self, trials: Sequence[Trial]) -> Config:
-        known = [one for one in trials if math.isfinite(one.evaluation.validation)]
-        best = max(known or trials, key=self._height).config
+        trained = [trial for trial in trials if math.isfinite(trial.evaluation.validation)]
+        best = max(trained or trials, key=self._height).config
         if self._best is None or dict(best) != dict(self._best):
             self._best, self._moves = best, []
             fresh = True
         else:
             fresh = False
-        tried = [dict(one.config) for one in trials]
+        configs = [dict(trial.config) for trial in trials]
         while self._step >= _SMALLEST_STEP:
             if not self._moves:
                 if not fresh:
@@ -193,7 +193,7 @@ class HillClimb:
                 fresh = False
             while self._moves:
                 config = self._moved(best, *self._moves.pop())
-                if config not in tried:
+                if config not in configs:
                     return config
         # Nothing near the best is left: elsewhere is the only place that may be better.
         return self._space.at(self._rng.random(len(self._space.parameters)))
@@ -218,9 +218,9 @@ class HillClimb:
 
 
 def reported_scores(trials: Sequence[Trial], *, higher_is_better: bool) -> Floats:
-    """Return, after each step, the test score of the trial whose validation score is best so far.
+    """Return, for each step, the test score of the trial with the best validation score so far.
 
-    The test score itself never chooses: its best of many steps would be too good.
+    Test scores are not used for the choice, because the best of many would be too optimistic.
     """
     sign = 1.0 if higher_is_better else -1.0
     reported = np.full(len(trials), np.nan)
@@ -233,9 +233,9 @@ def reported_scores(trials: Sequence[Trial], *, higher_is_better: bool) -> Float
 
 
 def area_under_curve(regret: ArrayLike) -> float:
-    """Return the mean regret over a run's steps, by the trapezoidal rule; of one step, its own.
+    """Return the mean regret over a run's steps by the trapezoidal rule; for one step, its regret.
 
-    0 is the best configuration from the start, 1 the worst to the end.
+    0 means the best configuration from the start, 1 the worst until the end.
 
     >>> area_under_curve([1.0, 0.5, 0.0])
     0.5
@@ -249,7 +249,7 @@ def area_under_curve(regret: ArrayLike) -> float:
 def regret_curve(
     trials: Sequence[Trial], best: float, worst: float, *, higher_is_better: bool
 ) -> Floats:
-    """Return the normalised regret of what would be reported after each step."""
+    """Return the normalised regret of the configuration that would be reported after each step."""
     return normalised_regret(
         reported_scores(trials, higher_is_better=higher_is_better), best, worst
     )

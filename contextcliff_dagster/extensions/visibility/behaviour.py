@@ -1,7 +1,7 @@
-"""How a model searched, whatever it scored: how far it moved, whether it stayed or went in circles.
+"""Measures of search behaviour, independent of scores: moves, repetition and circling.
 
-Configurations in, figures out. The stability metrics of context-eval are among them, so that its
-figures stay comparable.
+All measures follow from the configurations. They include context-eval's stability metrics, so that
+its figures stay comparable.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Step:
     """One step of a run.
 
     Attributes:
-        config: what was trained, every parameter of the space.
-        source: who chose it.
-        proposed: the reply as parsed; None where it could not be parsed, or none was asked for.
-        unparsable: a reply came, and could not be parsed.
-        events: what was changed in the proposal.
-        base: the configuration that the proposal was put on; None for the step before.
+        config: the trained configuration, with every parameter of the space.
+        source: who chose the configuration.
+        proposed: the parsed reply; None if it could not be parsed or none was requested.
+        unparsable: whether a reply came but could not be parsed.
+        events: changes made to the proposal.
+        base: the configuration that the proposal modifies; None means the previous step's.
     """
 
     config: Config
@@ -48,19 +48,19 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """Behaviour over the steps that a model proposed; every share is None where it is of nothing.
+    """Behaviour over the steps that a model proposed; a share is None if its denominator is 0.
 
     Attributes:
-        steps: steps after the start.
-        model_steps: those that the model proposed.
-        churn: mean distance from the step before, 0 to 1, mean over parameters.
-        churn_by_parameter: the same of each parameter.
+        steps: number of steps after the start.
+        model_steps: number of steps that the model proposed.
+        churn: mean distance from the previous step, 0 to 1, averaged over parameters.
+        churn_by_parameter: churn of each parameter.
         changed_parameters: mean share of parameters that changed, however little.
-        stagnation: share of steps that repeat the step before.
+        stagnation: share of steps that repeat the previous step.
         oscillation: share of steps that return to an earlier configuration after leaving it.
-        novelty: share of steps with a configuration not seen before; the three add up to 1.
-        clamped_changes: share of the changes asked for that met a bound.
-        fallback_share: share of steps that are not the model's.
+        novelty: share of steps with a new configuration. Stagnation, oscillation, novelty sum to 1.
+        clamped_changes: share of requested changes that met a bound.
+        fallback_share: share of steps that the model did not propose.
         unparsable_share: share of steps whose reply could not be parsed.
     """
 
@@ -78,30 +78,30 @@ class Behaviour:
 
 
 def behaviour_of(space: Space, steps: Sequence[Step]) -> Behaviour:
-    """Return the behaviour of a run whose first step is its start.
+    """Return the behaviour in a run; its first step is the start.
 
     Raises:
         KeyError: a configuration lacks a parameter of the space.
     """
     later = steps[1:]
-    own = [place for place, step in enumerate(steps) if place and step.source == "model"]
-    moved = np.array([space.distances(steps[k - 1].config, steps[k].config) for k in own])
-    written = [_key(space, step.config) for step in steps]
-    stayed = sum(written[k] == written[k - 1] for k in own)
-    returned = sum(written[k] != written[k - 1] and written[k] in written[:k] for k in own)
-    asked, clamped = _changes(space, steps, own)
+    places = [place for place, step in enumerate(steps) if place and step.source == "model"]
+    moves = np.array([space.distances(steps[k - 1].config, steps[k].config) for k in places])
+    keys = [_key(space, step.config) for step in steps]
+    repeats = sum(keys[k] == keys[k - 1] for k in places)
+    returns = sum(keys[k] != keys[k - 1] and keys[k] in keys[:k] for k in places)
+    changes, clamps = _changes(space, steps, places)
     return Behaviour(
         steps=len(later),
-        model_steps=len(own),
-        churn=float(moved.mean()) if own else None,
-        churn_by_parameter=dict(zip(space.names, moved.mean(0).tolist(), strict=True))
-        if own
+        model_steps=len(places),
+        churn=float(moves.mean()) if places else None,
+        churn_by_parameter=dict(zip(space.names, moves.mean(0).tolist(), strict=True))
+        if places
         else {},
-        changed_parameters=float((moved > 0).mean()) if own else None,
-        stagnation=_share(stayed, len(own)),
-        oscillation=_share(returned, len(own)),
-        novelty=_share(len(own) - stayed - returned, len(own)),
-        clamped_changes=_share(clamped, asked),
+        changed_parameters=float((moves > 0).mean()) if places else None,
+        stagnation=_share(repeats, len(places)),
+        oscillation=_share(returns, len(places)),
+        novelty=_share(len(places) - repeats - returns, len(places)),
+        clamped_changes=_share(clamps, changes),
         fallback_share=_share(sum(step.source == "fallback" for step in later), len(later)),
         unparsable_share=_share(sum(step.unparsable for step in later), len(later)),
     )
@@ -112,7 +112,7 @@ def _share(count: int, total: int) -> float | None:
 
 
 def _key(space: Space, config: Config) -> str:
-    """The configuration as text: 1 and 1.0 are one value, True is not."""
+    """Return the configuration as text; 1 and 1.0 are equal, True differs from them."""
     values: list[Value] = []
     for name in space.names:
         value = config[name]
@@ -121,24 +121,24 @@ def _key(space: Space, config: Config) -> str:
 
 
 def _changes(space: Space, steps: Sequence[Step], own: Sequence[int]) -> tuple[int, int]:
-    """How many parameters proposals asked to change, and how many of those met a bound."""
-    asked = clamped = 0
+    """Return how many parameter changes proposals requested, and how many met a bound."""
+    changes = clamps = 0
     for k in own:
         base = steps[k].base or steps[k - 1].config
         beyond = {event.parameter for event in steps[k].events if event.out_of_bounds}
-        proposed: Mapping[str, Any] | object = steps[k].proposed
-        named = set(proposed) & set(space.names) if isinstance(proposed, Mapping) else set()
-        changed = {name for name in named if steps[k].config[name] != base[name]}
-        asked += len(changed | (named & beyond))
-        clamped += len(named & beyond)
-    return asked, clamped
+        proposal: Mapping[str, Any] | object = steps[k].proposed
+        names = set(proposal) & set(space.names) if isinstance(proposal, Mapping) else set()
+        new_values = {name for name in names if steps[k].config[name] != base[name]}
+        changes += len(new_values | (names & beyond))
+        clamps += len(names & beyond)
+    return changes, clamps
 
 
 _TINY = 1e-9
 
 
 class Stability(TypedDict):
-    """Stability of one trace, under the names of context-eval."""
+    """Stability of a trace, with the names of context-eval."""
 
     instability_score: float
     average_churn: float
@@ -148,7 +148,7 @@ class Stability(TypedDict):
 
 
 class StabilityMetric:
-    """Churn and instability of the configurations of a run; keeps nothing between calls.
+    """Stateless measure of churn and instability in a run's configurations.
 
     >>> metric = StabilityMetric()
     >>> metric.calculate_config_distance({"depth": 4, "loss": "l1"}, {"depth": 4, "loss": "l2"})
@@ -160,42 +160,42 @@ class StabilityMetric:
     def calculate_config_distance(
         self, config_a: Mapping[str, Any], config_b: Mapping[str, Any]
     ) -> tuple[float, list[str]]:
-        """Return the distance of two configurations, and the keys that differ, sorted.
+        """Return the distance of two configurations and the sorted keys that differ.
 
-        The sum over all keys of |a - b| / (max(|a|, |b|) + 1e-9) for two numbers, booleans
-        included, else 1; equal values count 0. A missing key is None.
+        The distance sums |a - b| / (max(|a|, |b|) + 1e-9) over keys with two numbers (booleans
+        included) and 1 for other differences; equal values add 0. A missing key counts as None.
         """
         distance = 0.0
-        changed = []
+        distances = []
         for key in sorted(config_a.keys() | config_b.keys(), key=str):
             a, b = config_a.get(key), config_b.get(key)
             if a == b:
                 continue
-            changed.append(key)
+            distances.append(key)
             if isinstance(a, int | float) and isinstance(b, int | float):
                 distance += abs(a - b) / (max(abs(a), abs(b)) + _TINY)
             else:
                 distance += 1.0
-        return distance, changed
+        return distance, distances
 
     def evaluate_trace(self, trace_history: Sequence[Mapping[str, Any]]) -> Stability:
-        """Return the stability of a run's steps, each with its configuration under ``config``.
+        """Return the stability of a run; each step has its configuration under ``config``.
 
         Raises:
             TypeError: a configuration has a value that JSON cannot hold.
         """
-        seen: set[str] = set()
-        repeated = 0
+        keys: set[str] = set()
+        repeats = 0
         for step in trace_history:
-            written = json.dumps(step.get("config", step), sort_keys=True)
-            repeated += written in seen
-            seen.add(written)
+            key = json.dumps(step.get("config", step), sort_keys=True)
+            repeats += key in keys
+            keys.add(key)
         steps = len(trace_history)
         configs = [step.get("config", {}) for step in trace_history]
         churn = sum(self.calculate_config_distance(a, b)[0] for a, b in pairwise(configs))
         pairs = max(0, steps - 1)
         return {
-            "instability_score": repeated / steps if steps else 0.0,
+            "instability_score": repeats / steps if steps else 0.0,
             "average_churn": churn / pairs if pairs else 0.0,
             "total_churn": float(churn),
             "total_steps": steps,
@@ -207,7 +207,7 @@ STEP_COLUMNS = ("chosen_by", "unparsable", "proposed", "events", "base_config", 
 
 
 def columns_of(step: Step) -> dict[str, Any]:
-    """Return `STEP_COLUMNS` of a step after the start."""
+    """Return the `STEP_COLUMNS` of a step after the start."""
     return {
         "chosen_by": step.source,
         "unparsable": step.unparsable,
@@ -219,25 +219,25 @@ def columns_of(step: Step) -> dict[str, Any]:
 
 
 def step_of(row: Mapping[str, Any]) -> Step:
-    """Return the step of a record; missing values may be None or nan, as pandas writes them."""
-    proposed, unparsable = row["proposed"], row["unparsable"]
+    """Return the step in a record, whose missing values may be None or nan (pandas)."""
+    proposal, unparsable = row["proposed"], row["unparsable"]
     return Step(
         config=json.loads(row["config"]),
         source="model" if row["chosen_by"] == "model" else "fallback",
-        proposed=json.loads(proposed) if isinstance(proposed, str) else None,
+        proposed=json.loads(proposal) if isinstance(proposal, str) else None,
         unparsable=unparsable is not None and unparsable == unparsable and bool(unparsable),
-        events=tuple(_event(one) for one in json.loads(row["events"])),
+        events=tuple(_event(event) for event in json.loads(row["events"])),
         base=json.loads(row["base_config"]),
     )
 
 
 def start_of(row: Mapping[str, Any]) -> Step:
-    """Return the start of the run of a record."""
+    """Return the start of a record's run."""
     return Step(json.loads(row["start_config"]), "start")
 
 
 def as_json(value: Any) -> str:
-    """Return ``value`` as the columns hold it."""
+    """Return ``value`` as JSON text for a column."""
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""`visibility`: what an agent that tunes hyper-parameters is shown, and how it then behaves."""
+"""The command `visibility`: what an agent sees while tuning hyper-parameters, and its effect."""
 
 from __future__ import annotations
 
@@ -52,30 +52,30 @@ _NAMES = {
     "history": "--history-window",
     "start": "--init",
 }
-"""Key of the section -> option, where that has another name."""
+"""Section key -> option, if their names differ."""
 
 
 def made_study(
     keys: Mapping[str, Any], models: Sequence[str], command: str, name: str | None = None
 ) -> Study:
-    """Return the study that options describe; options like these get a name of their own.
+    """Return the study that the options describe.
 
     Args:
-        keys: of the section.
-        command: `run` or `grid`, for errors.
-        name: of the study; None: made of the options.
+        keys: values of the section's keys.
+        command: `run` or `grid`, for error messages.
+        name: the study's name; None derives it from the options.
 
     Raises:
-        StudyError: a model is unknown, an option has no such value, or ``name`` is none, or that
-            of a study with other options.
+        StudyError: a model is unknown, an option has an invalid value, or ``name`` is invalid or
+            belongs to a study with other options.
     """
     from contextcliff_dagster.inference.models.models_file import get_model, load_models
 
-    known = load_models()
-    entries = [get_model(model, known) for model in models]
+    models_file = load_models()
+    entries = [get_model(model, models_file) for model in models]
     _read_keys(entries)
     levels = {axis: f"--levels {axis}=" for axis in AXES} if command == "grid" else {}
-    made = SectionOptions(
+    study = SectionOptions(
         "visibility",
         VisibilitySection,
         f"contextcliff visibility {command}",
@@ -88,31 +88,31 @@ def made_study(
         models=list(dict.fromkeys(models)),
     )
     if name is not None:
-        return named_study(made, name, "--run-id", "run")
-    section = made.sections["visibility"]
+        return named_study(study, name, "--run-id", "run")
+    section = study.sections["visibility"]
     some = "-".join(section.benchmarks) if len(section.benchmarks) < 3 else "several"
-    return made.changed(name=f"visibility-{some}-{digest(section.model_dump(mode='json'))}")
+    return study.changed(name=f"visibility-{some}-{digest(section.model_dump(mode='json'))}")
 
 
 def _read_keys(entries: Sequence[ModelEntry]) -> None:
-    """Take the keys of these models from ``.env`` of the current folder, where the environment
-    lacks them; nothing else of that file."""
+    """Read the models' API keys from ``.env`` in the current folder if the environment lacks them.
+    Other entries of the file are ignored."""
     from dotenv import dotenv_values
 
     file = Path(".env")
-    wanted = {entry.api_key_env for entry in entries if entry.api_key_env} - os.environ.keys()
-    if not wanted or not file.is_file():
+    variables = {entry.api_key_env for entry in entries if entry.api_key_env} - os.environ.keys()
+    if not variables or not file.is_file():
         return
     try:
         # Not interpolated: a value with a dollar sign is a key as it is.
-        given = dotenv_values(file, interpolate=False)
+        values = dotenv_values(file, interpolate=False)
     except (OSError, ValueError) as error:
         raise StudyError(
             f".env in {Path.cwd()} cannot be read ({type(error).__name__}); write lines such as "
             "OPENAI_API_KEY=... in UTF-8, or set the variable."
         ) from None
-    for name in wanted:
-        if value := given.get(name):
+    for name in variables:
+        if value := values.get(name):
             os.environ[name] = value
 
 
@@ -138,23 +138,23 @@ GRIDS: Mapping[str, Mapping[str, Sequence[str | int]]] = {
         "start": ("low", "neutral", "high"),
     },
 }
-"""The grids that users of context-eval know: runs of one benchmark at three seeds -> levels."""
+"""Grids from context-eval: number of runs of a benchmark at three seeds -> levels."""
 RUN_STEPS, GRID_SEEDS, GRID_STEPS = 3, 3, 10
 
 
 def levels_of(given: Sequence[str]) -> dict[str, list[str | int]]:
-    """Return the levels of ``AXIS=LEVEL,LEVEL`` by axis.
+    """Return the levels in texts such as ``AXIS=LEVEL,LEVEL``, by axis.
 
     Raises:
-        ValueError: a sentence that says which one is none.
+        ValueError: a text names no axis or no levels; the message quotes it.
     """
     levels: dict[str, list[str | int]] = {}
-    for one in given:
-        axis, _, values = one.partition("=")
+    for text in given:
+        axis, _, values = text.partition("=")
         parts = [part.strip() for part in values.split(",") if part.strip()]
         if axis not in AXES or not parts:
             raise ValueError(
-                f"{one!r} is no axis with levels; write as in direction=hidden,shown, with one of "
+                f"{text!r} is not AXIS=LEVELS; use e.g. direction=hidden,shown, with an axis of "
                 f"{', '.join(AXES)}."
             )
         levels[axis] = [int(part) if part.isdecimal() else part for part in parts]
@@ -164,19 +164,19 @@ def levels_of(given: Sequence[str]) -> dict[str, list[str | int]]:
 @click.command()
 @click.argument("name")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--float32", is_flag=True, help="Keep features in half the memory.")
+@click.option("--float32", is_flag=True, help="Store features in half the memory.")
 @click.option(
     "--max-samples",
     type=click.IntRange(1),
     metavar="N",
-    help="Keep N rows, the same ones each time (default: all).",
+    help="Keep N rows, always the same ones (default: all).",
 )
 @common_options
 def prepare(name: str, file: Path, float32: bool, max_samples: int | None, as_json: bool) -> None:
-    """Prepare the benchmark NAME from FILE, without a network.
+    """Prepare the benchmark NAME from FILE, without network access.
 
-    NAME is nomad, jigsaw, leaf, forest or housing. FILE is what Kaggle gives you: train.csv, a zip
-    file with it, or one with train.csv.zip in it. What was prepared before is replaced.
+    NAME is nomad, jigsaw, leaf, forest or housing. FILE is the download from Kaggle: train.csv, a
+    zip file with it, or a zip file with train.csv.zip. Replaces an earlier preparation.
 
     \b
     Example:
@@ -186,20 +186,20 @@ def prepare(name: str, file: Path, float32: bool, max_samples: int | None, as_js
     from contextcliff_dagster.extensions.visibility.tasks import kaggle as preparation
 
     store = Store.default()
-    done = preparation.prepare(store, name, file, float32=float32, most_rows=max_samples)
+    summary = preparation.prepare(store, name, file, float32=float32, most_rows=max_samples)
     folder = preparation.prepared_dir(store, name)
-    rows, features = count(done.rows, "row"), count(len(done.features), "feature")
+    rows, features = count(summary.rows, "row"), count(len(summary.features), "feature")
     print_either(
-        {**asdict(done), "folder": str(folder)},
+        {**asdict(summary), "folder": str(folder)},
         f"{name}: {rows} of {features} in {folder}",
         as_json=as_json,
     )
 
 
 def print_run(trace: Trace, file: Path, report: Path, *, as_json: bool, steps: bool) -> None:
-    """Print the outcome of a run, its stability metrics, and where trace and report lie.
+    """Print a run's outcome, its stability metrics, and the paths of trace and report.
 
-    ``steps``: print every step, too.
+    ``steps``: whether to print every step, too.
     """
     if as_json:
         run = {"run_id": trace.run.key, "trace": str(file), "report": str(report)}
@@ -216,7 +216,7 @@ def print_run(trace: Trace, file: Path, report: Path, *, as_json: bool, steps: b
 
 
 def print_calls(trace: Trace) -> None:
-    """Print what the model read and wrote, step by step."""
+    """Print every prompt and reply, step by step."""
     for number, (prompt, step) in enumerate(zip(trace.prompts, trace.steps, strict=True), start=1):
         for role, text in prompt:
             click.echo(f"--- step {number}, {role}\n{text}")
@@ -292,26 +292,26 @@ _AGENT_OPTIONS = together(
         type=Finite(0, 2),
         default=0.0,
         metavar="T",
-        help="Of the replies; above 0 the seed draws (default: 0).",
+        help="Temperature; above 0 the replies vary with the seed (default: 0).",
     ),
     click.option(
         "--replies",
         type=click.Choice(["free", "schema"]),
         default="free",
-        help="schema: the engine can write nothing but an object of the parameters.",
+        help="schema: the engine can only write an object of the parameters.",
     ),
     click.option(
         "--base",
         type=click.Choice(["last", "best"]),
         default="last",
-        help="Configuration that a proposal is put on (default: last).",
+        help="Configuration that each proposal changes (default: last).",
     ),
 )
 _SEED = count_option(
     "--seed",
     0,
     100_000,
-    "Of split, model, start and draws; of several the first (default: 0).",
+    "Seed of split, model, start and draws; the first of several (default: 0).",
     into="first_seed",
     default=0,
 )
@@ -319,7 +319,7 @@ _SEED = count_option(
 
 @click.group()
 def visibility() -> None:
-    """What does an agent do with what it is shown? It tunes hyper-parameters step by step."""
+    """Measure how shown information changes an agent's tuning of hyper-parameters."""
 
 
 visibility.add_command(prepare)
@@ -334,13 +334,13 @@ visibility.add_command(prepare)
 )
 @click.option("--show-bounds", "bounds", is_flag=True, help="Show the bounds of each parameter.")
 @click.option(
-    "--show-direction", "direction", is_flag=True, help="Say whether a higher score is better."
+    "--show-direction", "direction", is_flag=True, help="Show whether a higher score is better."
 )
 @count_option(
-    "--history-window", 0, 1000, "Earlier steps that are listed with their scores (default: 0)."
+    "--history-window", 0, 1000, "Number of earlier steps listed with scores (default: 0)."
 )
 @count_option(
-    "--feedback-depth", 1, 1001, "The same, the current step counted: 1 lists no earlier one."
+    "--feedback-depth", 1, 1001, "The same plus the current step: 1 lists no earlier step."
 )
 @click.option(
     "--init",
@@ -351,7 +351,7 @@ visibility.add_command(prepare)
 )
 @_AGENT_OPTIONS
 @_SEED
-@click.option("--run-id", metavar="ID", help="Name of the run (default: made of the options).")
+@click.option("--run-id", metavar="ID", help="Name of the run (default: made from the options).")
 @click.option("--debug-show-llm", is_flag=True, help="Print every prompt and reply.")
 @folder_option("--traces", "Folder of the traces (default: traces).", default="traces")
 @spending_options
@@ -369,16 +369,16 @@ def run(
 ) -> None:
     """Let a model tune one benchmark, and write the trace of its steps.
 
-    The same options go on where they were stopped.
+    Repeat the same command to continue an interrupted run.
 
     \b
     Examples:
       contextcliff visibility run --benchmark toy --model my-model
       contextcliff visibility run --benchmark digits --show-task --show-bounds --history-window 5
-          With gpt-4o-mini, whose key is OPENAI_API_KEY in the environment or in .env.
+          Use gpt-4o-mini, whose key is OPENAI_API_KEY in the environment or in .env.
     """
     if history_window is not None and feedback_depth is not None:
-        raise click.UsageError("--history-window and --feedback-depth are the same; give one.")
+        raise click.UsageError("--history-window and --feedback-depth set the same; give one.")
     keys = {name: given.pop(name) for name in (*_SHOWN, "start", "first_seed", *_OF_AGENT)}
     keys["steps"] = keys["steps"] or RUN_STEPS
     keys["history"] = feedback_depth - 1 if feedback_depth else history_window or 0
@@ -390,25 +390,25 @@ def run(
         {**keys, "benchmarks": [benchmark], "seeds": 1}, models or (DEFAULT_MODEL,), "run", run_id
     )
     # Here --verbose means the steps of the run, not Dagster's log.
-    done = run_made_study(study, replace(options, verbose=False))
-    if done is None:
+    profiled = run_made_study(study, replace(options, verbose=False))
+    if profiled is None:
         return
 
-    (trace,) = _traces(done)
+    (trace,) = _traces(profiled)
     if debug_show_llm and not options.as_json:
         print_calls(trace)
     file = trace.write(traces)
     print_run(
         trace,
         file,
-        done.report.html or done.report.md,
+        profiled.report.html or profiled.report.md,
         as_json=options.as_json,
         steps=options.verbose,
     )
-    _require_whole(trace, done)
+    _require_whole(trace, profiled)
 
 
-next(one for one in run.params if one.name == "verbose").help = "Print every step."
+next(option for option in run.params if option.name == "verbose").help = "Print every step."
 
 
 @visibility.command()
@@ -417,21 +417,21 @@ next(one for one in run.params if one.name == "verbose").help = "Print every ste
     "--runs",
     type=click.Choice(list(GRIDS)),
     default="48",
-    help="Of each benchmark: 48 (history, task, metric, resources), or 144 (start, history, task, "
+    help="Runs per benchmark: 48 (history, task, metric, resources), or 144 (start, history, task, "
     "metric, bounds).",
 )
 @click.option(
     "--levels",
     multiple=True,
     metavar="AXIS=LEVELS",
-    help="Other levels of an axis, as task=placebo,shown; repeatable.",
+    help="Other levels of an axis, e.g. task=placebo,shown; repeatable.",
 )
 @count_option(
-    "--seeds", 1, 1000, f"Runs of each combination (default: {GRID_SEEDS}).", default=GRID_SEEDS
+    "--seeds", 1, 1000, f"Runs per combination (default: {GRID_SEEDS}).", default=GRID_SEEDS
 )
 @_SEED
 @_AGENT_OPTIONS
-@folder_option("--traces", "Write the trace of every run below this folder, too.")
+@folder_option("--traces", "Also write the trace of every run below this folder.")
 @spending_options
 @with_answers_option
 @common_options
@@ -443,35 +443,35 @@ def grid(
     models: tuple[str, ...],
     **given: Any,
 ) -> None:
-    """Let a model tune in every combination of what it may be shown, and print the report.
+    """Let a model tune under every combination of shown information, and print the report.
 
     \b
     Examples:
       contextcliff visibility grid toy --model my-model --dry-run
-          48 runs of 10 steps: what they would cost, no call.
+          Show the cost of 48 runs of 10 steps, without a call.
       contextcliff visibility grid digits friedman --runs 144 --model my-model
       contextcliff visibility grid toy --levels direction=hidden,shown --seeds 10 --model my-model
     """
     try:
-        changed = levels_of(levels)
+        own_levels = levels_of(levels)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--levels") from None
     keys = {name: given.pop(name) for name in ("seeds", "first_seed", *_OF_AGENT)}
     keys["steps"] = keys["steps"] or GRID_STEPS
-    asked = {**GRIDS[runs], **keys, **changed, "benchmarks": list(benchmarks)}
+    section_keys = {**GRIDS[runs], **keys, **own_levels, "benchmarks": list(benchmarks)}
     options = RunOptions(**given)
     check_budget()
-    study = made_study(asked, models or (DEFAULT_MODEL,), "grid")
+    study = made_study(section_keys, models or (DEFAULT_MODEL,), "grid")
     if traces is None or options.dry_run:
         measure_made_study(study, options)
         return
     from contextcliff_dagster.cli.commands.report import print_profiled
 
-    done = run_made_study(study, options)
-    assert done is not None
-    for trace in _traces(done):
+    profiled = run_made_study(study, options)
+    assert profiled is not None
+    for trace in _traces(profiled):
         trace.write(traces)
-    print_profiled(done, as_json=options.as_json)
+    print_profiled(profiled, as_json=options.as_json)
 
 
 _SHOWN = ("task", "metric", "resources", "bounds", "direction")
@@ -479,17 +479,17 @@ _OF_AGENT = ("steps", "temperature", "replies", "base")
 
 
 def _require_whole(trace: Trace, done: Profiled) -> None:
-    """Raise an EngineError where the model left a step without a reply."""
-    made, planned = (trace.summary[name] for name in ("steps", "planned_steps"))
-    if made < planned:
+    """Raise EngineError if the model left a step without a reply."""
+    steps, planned = (trace.summary[name] for name in ("steps", "planned_steps"))
+    if steps < planned:
         from contextcliff_dagster.experiments.common.study_run import StudyRun
 
-        with StudyRun.open(done.study, Store.default(), done.campaign) as measured:
-            failure = measured.ledger.last_failure(done.study.name, done.campaign)
+        with StudyRun.open(done.study, Store.default(), done.campaign) as study_run:
+            failure = study_run.ledger.last_failure(done.study.name, done.campaign)
         why = f" ({failure})" if failure else ""
         raise EngineError(
-            f"The run has {made} of its {planned} steps, because the next one got no reply{why}; "
-            "the same command goes on."
+            f"The run has {steps} of its {planned} steps, because the next one got no reply{why}; "
+            "repeat the command to continue."
         )
 
 
@@ -497,7 +497,7 @@ def _traces(done: Profiled) -> list[Trace]:
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.extensions.visibility.experiment import VISIBILITY
 
-    with StudyRun.open(done.study, Store.default(), done.campaign) as measured:
+    with StudyRun.open(done.study, Store.default(), done.campaign) as study_run:
         return [
-            trace for model in done.study.models for trace in VISIBILITY.traces(measured, model)
+            trace for model in done.study.models for trace in VISIBILITY.traces(study_run, model)
         ]

@@ -1,7 +1,7 @@
-"""Agents of known behaviour, as engines of models.yaml: what they show, the analysis has to find.
+"""Agents of known behaviour, as engines of models.yaml, with which the analysis is validated.
 
-`visibility-attentive` uses what a prompt shows, `visibility-random` ignores it. They read the same
-prompts as a model and reply as one; none sees the axes.
+`visibility-attentive` uses the information in a prompt, `visibility-random` ignores it. They read
+the same prompts as a model and reply in the same form; neither sees the axes.
 """
 
 from __future__ import annotations
@@ -28,55 +28,54 @@ if TYPE_CHECKING:
 
 _CANDIDATES = 64
 _DECADES = 4.0
-"""Width that a parameter without shown bounds is taken to have, in powers of ten."""
+"""Assumed width of a parameter without shown bounds, in powers of ten."""
 _STEPS = (0.08, 0.15, 0.3, 0.45)
-"""SDs of steps from a trial, as shares of a parameter's width; the first where nothing tells it to
-go further."""
+"""SDs of steps from a trial, as shares of a parameter's width; the first is used without evidence
+for larger steps."""
 _LENGTH = 0.4
-"""Distance over which scores are alike, as a share of a parameter's width."""
+"""Distance within which scores are similar, as a share of a parameter's width."""
 _NOISE = 0.1
 _CURIOSITY = 2.0
 
 
 class ScriptedAgent(Protocol):
-    """Replies to one prompt; it keeps nothing, as a model keeps nothing."""
+    """A stateless function from a prompt to a reply."""
 
     def __call__(self, prompt: str, rng: np.random.Generator) -> str:
         """Return the reply, a JSON object."""
 
 
 def ignores_everything(prompt: str, rng: np.random.Generator) -> str:
-    """Propose numbers of any size, whatever is shown: 10 to the power of -4 to 4, log-uniform."""
+    """Return log-uniform numbers from 1e-4 to 1e4, whatever the prompt shows."""
     names = read_prompt(prompt).names
     return json.dumps({name: 10 ** rng.uniform(-4.0, 4.0) for name in names})
 
 
 def uses_what_it_sees(prompt: str, rng: np.random.Generator) -> str:
-    """Search by the bounds, earlier trials and direction that are shown, else without them.
+    """Return a proposal that uses the bounds, earlier trials and direction, as far as shown.
 
-    With bounds it looks anywhere between them, else around a trial. With earlier trials and a
-    direction it takes the candidate with the highest upper confidence bound of a Gaussian process
-    (Srinivas et al. 2010). The current trial alone, or scores without a direction, tell it nothing:
-    then it takes any.
+    With bounds it considers all places between them, else places near a trial. With earlier trials
+    and a direction it takes the candidate with the highest upper confidence bound of a Gaussian
+    process (Srinivas et al. 2010). Otherwise the scores are uninformative and it picks at random.
     """
     view = read_prompt(prompt)
-    trials = [one for one in (*view.earlier, view.current) if one.score is not None]
-    known = np.array([_places(view, one) for one in trials or [view.current]])
-    scores = np.array([one.score for one in trials], float)
+    trials = [trial for trial in (*view.earlier, view.current) if trial.score is not None]
+    points = np.array([_places(view, trial) for trial in trials or [view.current]])
+    scores = np.array([trial.score for trial in trials], float)
     if view.direction == "lower":
         scores = -scores
     if view.direction is None or len(trials) < 2:
-        return json.dumps(_config(view, _candidates(view, known[-1], rng)[0]))
+        return json.dumps(_config(view, _candidates(view, points[-1], rng)[0]))
     # Of equals the last: on a plateau the first would never be left.
     best = np.flatnonzero(scores == scores.max())[-1]
-    candidates = _candidates(view, known[best], rng)
-    mean, sd = _predicted(known, scores, candidates)
-    chosen = int(np.argmax(mean + _CURIOSITY * sd))
-    return json.dumps(_config(view, candidates[chosen]))
+    candidates = _candidates(view, points[best], rng)
+    mean, sd = _predicted(points, scores, candidates)
+    choice = int(np.argmax(mean + _CURIOSITY * sd))
+    return json.dumps(_config(view, candidates[choice]))
 
 
 def _candidates(view: PromptView, centre: Floats, rng: np.random.Generator) -> Floats:
-    """Places to choose from (64, D): near a trial, and where bounds are known anywhere."""
+    """Return candidate places (64, D): near a trial, or anywhere if bounds are known."""
     widths = np.tile(_STEPS, _CANDIDATES // len(_STEPS))[:, None]
     near: Floats = centre + rng.normal(0.0, 1.0, (_CANDIDATES, len(centre))) * widths
     if not view.bounds:
@@ -87,23 +86,23 @@ def _candidates(view: PromptView, centre: Floats, rng: np.random.Generator) -> F
 
 
 def _predicted(known: Floats, scores: Floats, candidates: Floats) -> tuple[Floats, Floats]:
-    """Mean and SD of a Gaussian process at candidates (K each), in SD of the scores shown."""
+    """Return a Gaussian process's mean and SD at the candidates (K each), in SD of the scores."""
     y = (scores - scores.mean()) / (scores.std() or 1.0)
     inside = _kernel(known, known) + _NOISE * np.eye(len(known))
     across = _kernel(candidates, known)
-    solved = np.linalg.solve(inside, np.column_stack([y, across.T]))
-    variance = 1.0 - (across * solved[:, 1:].T).sum(axis=1)
-    mean: Floats = across @ solved[:, 0]
+    solution = np.linalg.solve(inside, np.column_stack([y, across.T]))
+    variance = 1.0 - (across * solution[:, 1:].T).sum(axis=1)
+    mean: Floats = across @ solution[:, 0]
     return mean, np.sqrt(np.maximum(variance, 0.0))
 
 
 def _kernel(a: Floats, b: Floats) -> Floats:
-    apart = ((a[:, None, :] - b[None, :, :]) ** 2).sum(axis=2)
-    return np.asarray(np.exp(-0.5 * apart / _LENGTH**2))
+    distances = ((a[:, None, :] - b[None, :, :]) ** 2).sum(axis=2)
+    return np.asarray(np.exp(-0.5 * distances / _LENGTH**2))
 
 
 def _places(view: PromptView, trial: Seen) -> Sequence[float]:
-    """Where a trial lies: 0 to 1 between bounds, else powers of ten in widths of four."""
+    """Return a trial's place: 0 to 1 between bounds, else powers of ten divided by four."""
     return [_place(view, name, trial.config[name]) for name in view.names]
 
 
@@ -138,12 +137,12 @@ _DIRECTION = re.compile(r"^A (higher|lower) score is better\.$", re.MULTILINE)
 _BOUNDS = re.compile(r"^Bounds: (.+)\.$", re.MULTILINE)
 _RANGE = re.compile(r"^(\S+) (\S+) to ([^\s,]+)(, integer)?$")
 _LOG_FROM = 50.0
-"""Ratio of the bounds from which a scale is taken to be logarithmic: a prompt does not say."""
+"""Ratio of bounds from which a scale is assumed to be logarithmic; prompts do not tell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A trial as it is shown; ``score`` None: its training failed."""
+    """A trial as shown in a prompt; ``score`` is None if its training failed."""
 
     config: Mapping[str, Value]
     score: float | None
@@ -151,14 +150,14 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class PromptView:
-    """What a prompt shows, read back from its text.
+    """The information in a prompt, parsed from its text.
 
     Attributes:
-        names: of the parameters.
-        current: the configuration that a proposal is put on.
-        earlier: other trials, oldest first; empty where none is shown.
-        bounds: by name; empty where none is shown.
-        direction: of the score; None where it is not shown.
+        names: names of the parameters.
+        current: the configuration that a proposal modifies.
+        earlier: other trials, oldest first; empty if none is shown.
+        bounds: bounds by parameter name; empty if none are shown.
+        direction: direction of the score; None if it is not shown.
     """
 
     names: tuple[str, ...]
@@ -169,15 +168,15 @@ class PromptView:
 
 
 def read_prompt(prompt: str) -> PromptView:
-    """Return what `agent.prompts.prompt_of` shows.
+    """Return the information in a prompt of `agent.prompt_of`.
 
     Raises:
-        ValueError: it is no such prompt.
+        ValueError: the text is not such a prompt.
     """
-    named, current = _NAMES.search(prompt), _CURRENT.search(prompt)
-    if named is None or current is None:
-        raise ValueError("this is no prompt of the experiment visibility")
-    names = tuple(named[1].split(", "))
+    match, current = _NAMES.search(prompt), _CURRENT.search(prompt)
+    if match is None or current is None:
+        raise ValueError("the prompt is not one of the experiment visibility")
+    names = tuple(match[1].split(", "))
     earlier = tuple(
         Seen(dict(zip(names, json.loads(f"[{values}]"), strict=True)), _score(score))
         for values, score in _EARLIER.findall(prompt)
@@ -204,14 +203,14 @@ def _parameter(text: str) -> tuple[str, Number | Choice]:
     numbers = _RANGE.match(text)
     if numbers is None:
         name, _, choices = text.partition(" ")
-        return name, Choice(name, tuple(json.loads(one) for one in choices.split(" or ")))
+        return name, Choice(name, tuple(json.loads(choice) for choice in choices.split(" or ")))
     low, high = float(numbers[2]), float(numbers[3])
     log = low > 0 and high / low >= _LOG_FROM
     return numbers[1], Number(numbers[1], low, high, log=log, integer=bool(numbers[4]))
 
 
 AGENTS_VERSION = 1
-"""Part of the identity: raised when an agent answers a prompt differently."""
+"""Version in the agents' identity; increase it if an agent's replies change."""
 _AGENTS: dict[str, ScriptedAgent] = {
     "visibility-attentive": uses_what_it_sees,
     "visibility-random": ignores_everything,
@@ -219,7 +218,7 @@ _AGENTS: dict[str, ScriptedAgent] = {
 
 
 def agent_identity(entry: ModelEntry) -> dict[str, Any]:
-    """All that decides an agent's replies."""
+    """Return everything that determines an agent's replies."""
     return {
         "engine": entry.engine,
         "agents_version": AGENTS_VERSION,
@@ -229,7 +228,7 @@ def agent_identity(entry: ModelEntry) -> dict[str, Any]:
 
 
 class Agent(ScriptedEngine):
-    """Replies as its agent does; the prompt and the seed decide what it draws."""
+    """An engine that replies as its agent; prompt and seed determine its random draws."""
 
     def __init__(self, entry: ModelEntry) -> None:
         super().__init__(entry, agent_identity(entry))
@@ -239,7 +238,7 @@ class Agent(ScriptedEngine):
         """Return the next configuration.
 
         Raises:
-            RejectedError: the prompt is none of this experiment.
+            RejectedError: the prompt is not one of this experiment.
         """
         seed = decoding.sampling.seed if decoding.sampling else 0
         rng = np.random.default_rng([int(prompt.hash[:12], 16), seed])
@@ -247,5 +246,5 @@ class Agent(ScriptedEngine):
             return self._agent(prompt.contents()[-1], rng), "stop"
         except (StudyError, ValueError, LookupError) as error:
             raise RejectedError(
-                f"engine {self._entry.engine!r} reads prompts of the experiment `visibility` alone"
+                f"engine {self._entry.engine!r} only reads prompts of the experiment `visibility`"
             ) from error

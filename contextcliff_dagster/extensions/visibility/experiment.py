@@ -1,4 +1,4 @@
-"""The experiment: what an agent is shown, and how well and in what way it then searches."""
+"""The experiment: how the information shown to an agent affects its search."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Visibility(Experiment):
-    """A model tunes hyper-parameters step by step, in every combination of what it is shown."""
+    """The visibility experiment: a model tunes hyper-parameters with varied information."""
 
     name = "visibility"
     version = "2"  # of the shared contrast
@@ -52,12 +52,12 @@ class Visibility(Experiment):
     dimension = "run"
     predictions = VISIBILITY_PREDICTIONS
     records = VISIBILITY_RECORDS
-    description = "Replies of an agent: every run and step, one row a call."
+    description = "Replies of an agent: every run and step, one row per call."
     records_description = (
-        "Every step: what was proposed, what was trained, its scores, and the regret so far."
+        "Every step: proposed and trained configuration, its scores, and the regret so far."
     )
     result_descriptions: ClassVar[Mapping[str, str]] = {
-        "visibility_result": "What each axis of what is shown does to regret and behaviour.",
+        "visibility_result": "Effect of each axis of shown information on regret and behaviour.",
     }
     checks = RECORD_CHECKS
 
@@ -96,7 +96,7 @@ class Visibility(Experiment):
         return score_rows(rows, _runs(run), _benches(run), steps) if rows else []
 
     def traces(self, run: StudyRun, model: str) -> Iterator[Trace]:
-        """Yield the trace of each run of a model; raises as `runs.traces.traces_of`."""
+        """Yield the trace of each run of a model; see `runs.traces.traces_of` for errors."""
         from contextcliff_dagster.extensions.visibility.runs.traces import traces_of
 
         return traces_of(run, self, model, _runs(run), _benches(run))
@@ -112,11 +112,11 @@ class Visibility(Experiment):
         searches = search_curves(_runs(run), _benches(run), section.steps)
         results = []
         for model in in_order(study, records["model"].unique()):
-            own = records[records["model"] == model]
-            context = context_of(run, own, model, study.tokenizer_name)
+            model_records = records[records["model"] == model]
+            context = context_of(run, model_records, model, study.tokenizer_name)
             results.append(
                 analyse_model(
-                    own,
+                    model_records,
                     section,
                     settings=study.analysis_settings(),
                     context=context,
@@ -177,7 +177,7 @@ def _runs(run: StudyRun) -> Mapping[str, PlannedRun]:
 
 
 def _benches(run: StudyRun) -> Benches:
-    """The benchmarks of the study with their landscapes, tabulated where the store has none."""
+    """Return the study's benchmarks with their landscapes; tabulate missing ones."""
     from contextcliff_dagster.extensions.visibility.kept_landscapes import grounds_of
     from contextcliff_dagster.extensions.visibility.runs.tuning import Benches
 

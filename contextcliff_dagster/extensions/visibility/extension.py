@@ -1,4 +1,4 @@
-"""What the experiment `visibility` adds to the core."""
+"""Registration of the experiment `visibility`: its command and engines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXTENSION = Extension(
     result=f"{__package__}.results:VisibilityResult",
     commands={
         "visibility": (
-            "Measure what an agent does with what it is shown.",
+            "Measure how shown information affects an agent's search.",
             f"{__package__}.commands:visibility",
         )
     },

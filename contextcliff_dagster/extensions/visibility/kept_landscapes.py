@@ -1,8 +1,8 @@
-"""The landscapes and the data that a study's runs rest on, kept in the store.
+"""Storage of the landscapes and data that a study's runs depend on.
 
-Starts and regret rest on landscapes. They are tabulated before anything is asked, lie in the store
-for all studies, each under the hash of what it was made of, and travel with a study from store to
-store; the list of a study's own is ``visibility_documents/manifest.json``.
+Starts and regret depend on landscapes. They are tabulated before the first call and stored once
+for all studies, each under the hash of its inputs. They are copied with a study to another store;
+a study's list of landscapes is ``visibility_documents/manifest.json``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What the runs on a benchmark rest on. ``data_sha256``: of the data that are trained on."""
+    """A benchmark's landscape and ``data_sha256``, the hash of its training data."""
 
     landscape: Landscape
     data_sha256: str
@@ -57,12 +57,12 @@ class Ground:
 def grounds_of(study: Study, store: Store) -> dict[str, Ground]:
     """Return the landscapes and data of a study's runs, by benchmark; make missing ones.
 
-    A study that has begun keeps what it began with: no data are read.
+    A study that has begun keeps its landscapes, and no data are read.
 
     Raises:
-        StudyError: scikit-learn is not installed, or a landscape is so flat that no search can be
-            told from another on it.
-        DataError: the data have not been prepared, or are too few.
+        StudyError: scikit-learn is not installed, or a landscape is too flat to distinguish
+            searches.
+        DataError: the data have not been prepared, or there are too few rows.
         StoreError: the store cannot be read or written.
     """
     if frozen_list(study, store) is None:
@@ -75,22 +75,22 @@ def grounds_of(study: Study, store: Store) -> dict[str, Ground]:
 
 
 def frozen_list(study: Study, store: Store) -> DocumentList | None:
-    """Return the list of the study's landscapes where it is whole; nothing is made."""
-    kept = read_list(_folder(study, store), _asked(study))
-    if kept is None or any(_listed(row, store) is None for row in kept.documents):
+    """Return the list of the study's landscapes if it is complete, without making any."""
+    listing = read_list(_folder(study, store), _asked(study))
+    if listing is None or any(_listed(row, store) is None for row in listing.documents):
         return None
-    return kept
+    return listing
 
 
 def write_grounds(study: Study, store: Store, grounds: Mapping[str, Ground]) -> None:
-    """Make ``grounds``, whose landscapes are in the store, those that the study began with.
+    """Record ``grounds``, whose landscapes are in the store, as those that the study began with.
 
     Raises:
-        StoreError: the study has begun with others.
+        StoreError: the study has begun with other landscapes.
     """
-    folder, rows = _folder(study, store), [row_of(one) for one in grounds.values()]
-    known = read_list(folder, _asked(study))
-    if known is not None and known.documents != rows:
+    folder, rows = _folder(study, store), [row_of(ground) for ground in grounds.values()]
+    listing = read_list(folder, _asked(study))
+    if listing is not None and listing.documents != rows:
         raise StoreError(
             f"Study {study.name!r} has begun with other landscapes in {folder}; use a store of its "
             "own (--store DIR)."
@@ -99,10 +99,10 @@ def write_grounds(study: Study, store: Store, grounds: Mapping[str, Ground]) -> 
 
 
 def _begun(study: Study, store: Store) -> dict[str, Ground]:
-    """What the list of the study has, whichever benchmarks it was made for."""
-    kept = read_list(_folder(study, store))
+    """Return the grounds in the study's list, whatever benchmarks the list was made for."""
+    listing = read_list(_folder(study, store))
     grounds = {}
-    for row in kept.documents if kept else ():
+    for row in listing.documents if listing else ():
         landscape = _listed(row, store)
         if landscape is not None:
             grounds[row["benchmark"]] = Ground(landscape, row["data_sha256"])
@@ -113,42 +113,42 @@ def ground_named(name: str, store: Store) -> Ground:
     """Return the landscape of a benchmark, tabulated unless the store has it, and its data.
 
     Raises:
-        StudyError, DataError, StoreError: as `grounds_of`.
+        StudyError, DataError, StoreError: see `grounds_of`.
     """
     from contextcliff_dagster.extensions.visibility.tasks.catalogue import load_data, task_named
 
     task = task_named(name)
     data = load_data(task, store)
     made_of = fingerprint(task, data, POINTS, range(SPLITS), 0)
-    known = read_landscape(store, name, made_of)
-    if known is None:
+    landscape = read_landscape(store, name, made_of)
+    if landscape is None:
         step = f"landscape of {name}"
-        known = tabulate(
+        landscape = tabulate(
             task,
             data,
             points=POINTS,
             splits=range(SPLITS),
             on_progress=lambda done, of: report_step(step, done, of),
         )
-        write_landscape(store, known)
-    if not (found := accept(known)).counts:
+        write_landscape(store, landscape)
+    if not (acceptance := accept(landscape)).counts:
         raise StudyError(
-            f"Benchmark {name!r} can tell no search from another: {' and '.join(found.refused)}; "
-            "take another one."
+            f"Benchmark {name!r} cannot distinguish searches: {' and '.join(acceptance.refused)}; "
+            "choose another."
         )
-    return Ground(known, data_digest(data))
+    return Ground(landscape, data_digest(data))
 
 
 def _listed(row: Mapping[str, Any], store: Store) -> Landscape | None:
-    """The landscape of a row of the list; None where the store has lost it."""
+    """Return the landscape of a list row; None if it is missing from the store."""
 
     return read_landscape(store, row["benchmark"], row["made_of"])
 
 
 def row_of(ground: Ground) -> dict[str, Any]:
-    """Return a landscape as the list has it."""
+    """Return the list row of a landscape."""
     landscape = ground.landscape
-    found = accept(landscape)
+    acceptance = accept(landscape)
     return {
         "benchmark": landscape.task,
         "made_of": landscape.made_of,
@@ -158,8 +158,8 @@ def row_of(ground: Ground) -> dict[str, Any]:
         "splits": len(landscape.splits),
         "best": landscape.best,
         "worst": landscape.worst,
-        "spread": found.spread,
-        "standard_error": found.standard_error,
+        "spread": acceptance.spread,
+        "standard_error": acceptance.standard_error,
     }
 
 
@@ -168,8 +168,8 @@ def _folder(study: Study, store: Store) -> Path:
 
 
 def _asked(study: Study) -> str:
-    asked = [list(section_of(study).benchmarks), POINTS, SPLITS]
-    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+    settings = [list(section_of(study).benchmarks), POINTS, SPLITS]
+    return hashlib.sha256(json.dumps(settings).encode()).hexdigest()
 
 
 LEAST_SPREAD = 0.05
@@ -180,16 +180,14 @@ LEAST_ERRORS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """Whether a landscape has anything to be found, and by what.
-
-    Flat ones cannot tell one search from another.
+    """Whether a landscape is acceptable; a flat one cannot distinguish searches.
 
     Attributes:
-        spread: how much better the best configuration is than the worst, in the score's unit.
-        standard_error: of the spread.
-        splits: how many it is the mean of.
-        failed: configurations that could not be trained on every split.
-        refused: why it does not count, one sentence each; empty where it does.
+        spread: difference between the best and the worst configuration, in the score's unit.
+        standard_error: standard error of the spread.
+        splits: number of splits over which the spread is averaged.
+        failed: number of configurations that could not be trained on every split.
+        refused: reasons for rejection, as phrases; empty if the landscape is acceptable.
     """
 
     spread: float
@@ -204,11 +202,11 @@ class Acceptance:
 
 
 def accept(landscape: Landscape) -> Acceptance:
-    """Return whether a landscape's configuration means spread by >= .05 and >= 3 standard errors.
+    """Return whether a landscape's means spread by >= .05 and >= 3 standard errors.
 
-    The best and the worst of many means differ by chance alone, by about five standard errors of
-    128. So both are chosen on every other split, and compared on the splits between; then the other
-    way round. The spread is the mean of these paired differences over all splits.
+    The best and worst of 128 means differ by about five standard errors by chance alone. Therefore
+    both are chosen on every other split and compared on the remaining splits, then vice versa. The
+    spread is the mean of these paired differences over all splits.
 
     Raises:
         ValueError: fewer than four splits.
@@ -216,30 +214,30 @@ def accept(landscape: Landscape) -> Acceptance:
     splits = len(landscape.splits)
     if splits < 4:
         raise ValueError("a landscape is judged on four splits or more")
-    whole = np.isfinite(landscape.test).all(axis=1)
-    failed = int((~whole).sum())
-    if whole.sum() < 2:
+    complete = np.isfinite(landscape.test).all(axis=1)
+    failures = int((~complete).sum())
+    if complete.sum() < 2:
         reason = "fewer than two configurations could be trained"
-        return Acceptance(0.0, 0.0, splits, failed, (reason,))
-    scores = landscape.test[whole] / landscape.unit
+        return Acceptance(0.0, 0.0, splits, failures, (reason,))
+    scores = landscape.test[complete] / landscape.unit
     if not landscape.higher_is_better:
         scores = -scores
     even = np.arange(splits) % 2 == 0
     differences = np.concatenate(
-        [_compared(scores[:, chosen], scores[:, ~chosen]) for chosen in (even, ~even)]
+        [_compared(scores[:, half], scores[:, ~half]) for half in (even, ~even)]
     )
     spread = float(differences.mean())
     error = float(differences.std(ddof=1) / math.sqrt(splits))
-    refused = []
+    reasons = []
     if spread < LEAST_SPREAD:
-        refused.append(f"its scores spread by {spread:.3f}, less than {LEAST_SPREAD}")
+        reasons.append(f"its scores spread by {spread:.3f}, less than {LEAST_SPREAD}")
     if spread < LEAST_ERRORS * error:
-        refused.append(f"its spread is {spread / error:.1f} standard errors, fewer than 3")
-    return Acceptance(spread, error, splits, failed, tuple(refused))
+        reasons.append(f"its spread is {spread / error:.1f} standard errors, fewer than 3")
+    return Acceptance(spread, error, splits, failures, tuple(reasons))
 
 
 def _compared(chosen: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Best less worst by the means of ``chosen``, on each split of ``scores``."""
+    """Return best minus worst, as ranked by ``chosen``, on each split of ``scores``."""
     means = chosen.mean(axis=1)
     return np.asarray(scores[means.argmax()] - scores[means.argmin()])
 
@@ -248,12 +246,12 @@ VERSION = 1
 
 
 def landscape_file(store: Store, task: str, made_of: str) -> Path:
-    """Return where the landscape of a task with this fingerprint lies."""
+    """Return the path of a landscape, by task and fingerprint."""
     return store.root / "_visibility" / "landscapes" / f"{slug(task)}-{made_of[:16]}.json"
 
 
 def write_landscape(store: Store, landscape: Landscape) -> Path:
-    """Write a landscape with its SHA-256, and return the file.
+    """Write a landscape with its SHA-256; return the path.
 
     Raises:
         StoreError: the store cannot be written.
@@ -264,7 +262,7 @@ def write_landscape(store: Store, landscape: Landscape) -> Path:
 
 
 def as_json(landscape: Landscape) -> dict[str, Any]:
-    """Return a landscape as its file has it, with its SHA-256."""
+    """Return the JSON form of a landscape, with its SHA-256."""
     content = {
         "version": VERSION,
         "task": landscape.task,
@@ -280,7 +278,7 @@ def as_json(landscape: Landscape) -> dict[str, Any]:
 
 
 def read_landscape(store: Store, task: str, made_of: str) -> Landscape | None:
-    """Return the landscape of a task with this fingerprint; None where there is none.
+    """Return the landscape of a task with this fingerprint, or None if there is none.
 
     Raises:
         StoreError: the file is damaged, or of another version.
@@ -293,12 +291,12 @@ def read_landscape(store: Store, task: str, made_of: str) -> Landscape | None:
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror or error}.") from error
     if landscape is None or (landscape.task, landscape.made_of) != (task, made_of):
-        raise StoreError(f"{path} is damaged or of another version; delete it to make it anew.")
+        raise StoreError(f"{path} is damaged or of another version; delete it to regenerate it.")
     return landscape
 
 
 def from_json(text: bytes) -> Landscape | None:
-    """Return the landscape of a file; None where it is damaged, or of another version."""
+    """Return the landscape in a file; None if it is damaged or of another version."""
     try:
         content = json.loads(text)
         digest = content.pop("sha256")
@@ -319,7 +317,7 @@ def from_json(text: bytes) -> Landscape | None:
 
 
 def _rows(scores: Any) -> list[list[float | None]]:
-    """The scores with None, which JSON has, for nan, which it lacks."""
+    """Return the scores as lists, with None for nan, which JSON lacks."""
     return [[None if np.isnan(score) else float(score) for score in row] for row in scores]
 
 
@@ -331,7 +329,7 @@ _ONE = "landscape"
 
 
 class Landscapes(KeptDocuments):
-    """A partition is a benchmark: 128 configurations trained on 20 splits."""
+    """The study's landscapes, one partition per benchmark: 128 configurations on 20 splits."""
 
     description = (
         "The scores of 128 configurations of a benchmark on 20 splits: the starts, and what regret "
@@ -345,7 +343,7 @@ class Landscapes(KeptDocuments):
         name = partition["benchmark"]
         if name not in section_of(study).benchmarks:
             raise StudyError(
-                f"Study {study.name!r} asks for no benchmark {name!r}; see `visibility` in its "
+                f"Study {study.name!r} does not use benchmark {name!r}; see `visibility` in its "
                 "file."
             )
         row = row_of(ground_named(name, store))
@@ -353,14 +351,14 @@ class Landscapes(KeptDocuments):
 
     def freeze(self, study: Study, store: Store) -> MadeDocuments:
         grounds_of(study, store)
-        made = self.frozen(study, store)
-        assert made is not None
-        return made
+        frozen = self.frozen(study, store)
+        assert frozen is not None
+        return frozen
 
     def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
-        kept = frozen_list(study, store)
-        spreads = {row["benchmark"]: row["spread"] for row in kept.documents} if kept else {}
-        return MadeDocuments(kept.sha256, spreads) if kept else None
+        listing = frozen_list(study, store)
+        spreads = {row["benchmark"]: row["spread"] for row in listing.documents} if listing else {}
+        return MadeDocuments(listing.sha256, spreads) if listing else None
 
     def depends_on(self, study: Study) -> Mapping[str, Any]:
         return {"benchmarks": list(section_of(study).benchmarks)}
@@ -381,14 +379,14 @@ def archived(study: Study, store: Store) -> KeptList:
     """Return the landscapes of a study that has begun, and the trainings on its splits.
 
     Raises:
-        StoreError: they cannot be read.
+        StoreError: the landscapes or trainings cannot be read.
     """
     section = section_of(study)
     splits = range(section.first_seed, section.first_seed + section.seeds)
     grounds, rows = grounds_of(study, store), []
     for name, ground in grounds.items():
-        trained = Trainings(task_named(name), store, ground.data_sha256).of_splits(splits)
-        for kind, content in (("landscape", as_json(ground.landscape)), ("trainings", trained)):
+        trainings = Trainings(task_named(name), store, ground.data_sha256).of_splits(splits)
+        for kind, content in (("landscape", as_json(ground.landscape)), ("trainings", trainings)):
             text = json.dumps(content)
             digest = hashlib.sha256(text.encode()).hexdigest()
             rows.append({"document_id": digest, "benchmark": name, "kind": kind, "text": text})
@@ -397,10 +395,10 @@ def archived(study: Study, store: Store) -> KeptList:
 
 
 def restore(study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:
-    """As `KeptDocuments.restore`; scores that the store has already stay as they are."""
+    """Restore landscapes (see `KeptDocuments.restore`); scores already stored stay unchanged."""
     names = section_of(study).benchmarks
     grounds: dict[str, Ground] = {}
-    trained: dict[str, list[Any]] = {}
+    trainings: dict[str, list[Any]] = {}
     with malformed(file, KEPT_MEMBERS[1]):
         for row in kept.rows:
             name, text = str(row["benchmark"]), str(row["text"])
@@ -410,8 +408,8 @@ def restore(study: Study, store: Store, kept: KeptList, file: Path) -> Callable[
                     raise ValueError("landscape")
                 grounds[name] = Ground(landscape, str(kept.sources[name]))
             else:
-                trained[name] = [_training(one) for one in json.loads(text)]
-    if set(grounds) != set(names) or set(trained) != set(names):
+                trainings[name] = [_training(row) for row in json.loads(text)]
+    if set(grounds) != set(names) or set(trainings) != set(names):
         raise damaged(file, "its landscapes are not those of its study's benchmarks")
 
     def write() -> None:
@@ -419,7 +417,7 @@ def restore(study: Study, store: Store, kept: KeptList, file: Path) -> Callable[
             ground = grounds[name]
             if read_landscape(store, name, ground.landscape.made_of) is None:
                 write_landscape(store, ground.landscape)
-            Trainings(task_named(name), store, ground.data_sha256).keep(trained[name])
+            Trainings(task_named(name), store, ground.data_sha256).keep(trainings[name])
         write_grounds(study, store, {name: grounds[name] for name in names})
 
     return write
@@ -427,5 +425,5 @@ def restore(study: Study, store: Store, kept: KeptList, file: Path) -> Callable[
 
 def _training(row: Any) -> tuple[int, str, float | None, float | None]:
     split, config, validation, test = row
-    scores = (None if one is None else float(one) for one in (validation, test))
+    scores = (None if score is None else float(score) for score in (validation, test))
     return (int(split), str(config), *scores)  # type: ignore[return-value]

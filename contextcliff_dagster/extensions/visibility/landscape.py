@@ -1,6 +1,6 @@
-"""Scores over a task's whole space: many configurations on many splits, measured once.
+"""Landscapes: scores over a task's whole space, measured once on many configurations and splits.
 
-Starts of known quality are drawn from them. Where they are kept: `kept_landscapes`.
+Starts of known quality are drawn from them. `kept_landscapes` stores them.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ POINTS, SPLITS = 128, 20
 
 @dataclass(frozen=True)
 class Landscape:
-    """Scores over a space; arrays are configurations x splits, nan where training failed.
+    """Scores over a space; arrays are configurations x splits, nan if training failed.
 
     Attributes:
-        task: its name.
-        made_of: hash of all that the scores depend on, see `fingerprint`.
-        higher_is_better: the direction of the score.
-        unit: what a difference of 1 is in scores, see `tasks.scores.Score.unit`.
+        task: name of the task.
+        made_of: hash of everything that the scores depend on, see `fingerprint`.
+        higher_is_better: direction of the score.
+        unit: size of one unit of difference in scores, see `Score.unit`.
         configs: the configurations.
-        splits: seeds of the splits, and of the models on them.
+        splits: seeds of the splits and of the models trained on them.
         validation: scores on the rows that a search sees.
-        test: scores on the rows that are reported.
+        test: scores on the rows that are only reported.
     """
 
     task: str
@@ -62,37 +62,37 @@ class Landscape:
 
     @cached_property
     def means(self) -> Floats:
-        """Mean test score of each configuration; nan where a training failed on any split."""
+        """Return each configuration's mean test score; nan if training failed on any split."""
         return np.asarray(self.test.mean(axis=1))
 
     @cached_property
     def best(self) -> float:
-        """The best mean test score; nan where there is none."""
+        """Return the best mean test score; nan if there is none."""
         return self._extreme(self.higher_is_better)
 
     @cached_property
     def worst(self) -> float:
-        """The worst mean test score; nan where there is none."""
+        """Return the worst mean test score; nan if there is none."""
         return self._extreme(not self.higher_is_better)
 
     def _extreme(self, highest: bool) -> float:
-        known = self.means[np.isfinite(self.means)]
-        if not len(known):
+        finite = self.means[np.isfinite(self.means)]
+        if not len(finite):
             return float("nan")
-        return float(known.max() if highest else known.min())
+        return float(finite.max() if highest else finite.min())
 
     def objective(self, space: Space, split: int) -> Objective:
-        """Return the scores on one split, those of the nearest configuration for any other.
+        """Return a function that looks up scores on one split by the nearest configuration.
 
-        Nearest by the Euclidean distance of `Space.positions`; another choice is a distance of 1.
+        Uses the Euclidean distance of `Space.positions`; different choices have distance 1.
         """
-        known = np.array([space.positions(config) for config in self.configs])
+        positions = np.array([space.positions(config) for config in self.configs])
         unordered = space.without_order()
 
         def scores(config: Config) -> Evaluation:
-            apart = np.abs(known - space.positions(config))
-            apart[:, unordered] = apart[:, unordered] > 1e-9
-            nearest = int(np.argmin((apart**2).sum(axis=1)))
+            distances = np.abs(positions - space.positions(config))
+            distances[:, unordered] = distances[:, unordered] > 1e-9
+            nearest = int(np.argmin((distances**2).sum(axis=1)))
             return Evaluation(
                 float(self.validation[nearest, split]), float(self.test[nearest, split])
             )
@@ -111,14 +111,14 @@ def tabulate(
 ) -> Landscape:
     """Train ``points`` Sobol configurations on every split, and return their scores.
 
-    A configuration that scikit-learn cannot train has nan.
+    Configurations that scikit-learn cannot train have nan.
 
     Args:
-        seed: of the Sobol sequence.
-        on_progress: gets how many trainings are done, of how many.
+        seed: seed of the Sobol sequence.
+        on_progress: callback for the number of finished trainings and their total.
 
     Raises:
-        DataError: the data are too few to be split.
+        DataError: there are too few rows to split.
     """
     configs = sobol_configs(task.space, points, seed)
     scores = np.full((2, points, len(splits)), np.nan)
@@ -146,14 +146,14 @@ def tabulate(
 def fingerprint(task: Task, data: Data, points: int, splits: Sequence[int], seed: int) -> str:
     """Return the hash of task, space, data, points and splits.
 
-    Not of scikit-learn's version: a score that was measured, and shown to a model, stays.
+    scikit-learn's version is excluded, because scores already shown to a model must stay valid.
     """
     parts = [task.name, repr(task.space.parameters), task.score.name, data_digest(data)]
     return hashlib.sha256(json.dumps([*parts, points, list(splits), seed]).encode()).hexdigest()
 
 
 def data_digest(data: Data) -> str:
-    """Return the SHA-256 (hex) of the rows."""
+    """Return the SHA-256 (hex) of the data's rows."""
     digest = hashlib.sha256()
     for array in (data.features, data.targets):
         if array.dtype == object:
@@ -165,14 +165,14 @@ def data_digest(data: Data) -> str:
 
 
 def sobol_configs(space: Space, count: int, seed: int) -> list[dict[str, Value]]:
-    """Return ``count`` configurations spread evenly: a scrambled Sobol sequence (Owen 1998).
+    """Return ``count`` evenly spread configurations from a scrambled Sobol sequence (Owen 1998).
 
-    Points are drawn on each parameter's own scale, parameters in the order of their names, and
-    have three digits: an agent that is shown one of them can write it again. More points of the
-    same seed begin with the fewer.
+    Points use each parameter's own scale, with parameters sorted by name, and are rounded to three
+    digits, so that an agent can repeat them exactly. With the same seed, a longer sequence starts
+    with the shorter one.
 
     Raises:
-        ValueError: fewer than one.
+        ValueError: ``count`` is less than one.
     """
     from scipy.stats import qmc
 
@@ -183,43 +183,42 @@ def sobol_configs(space: Space, count: int, seed: int) -> list[dict[str, Value]]
     with warnings.catch_warnings():
         # Its balance holds for powers of 2; a landscape of another size only is less even.
         warnings.simplefilter("ignore", UserWarning)
-        drawn = [space.at(point) for point in sequence.random(count)]
-    return [_of_three_digits(space, one) for one in drawn]
+        configs = [space.at(point) for point in sequence.random(count)]
+    return [_of_three_digits(space, config) for config in configs]
 
 
 def _of_three_digits(space: Space, config: dict[str, Value]) -> dict[str, Value]:
     short = dict(config)
-    for one in space.parameters:
-        if isinstance(one, Number) and not one.integer:
-            value = float(config[one.name])
-            places = 2 - math.floor(math.log10(one.high - one.low))
-            short[one.name] = one.clipped(
-                float(f"{value:.3g}") if one.log else round(value, places)
+    for parameter in space.parameters:
+        if isinstance(parameter, Number) and not parameter.integer:
+            value = float(config[parameter.name])
+            places = 2 - math.floor(math.log10(parameter.high - parameter.low))
+            short[parameter.name] = parameter.clipped(
+                float(f"{value:.3g}") if parameter.log else round(value, places)
             )
     return short
 
 
 def normalised_regret(scores: ArrayLike, best: float, worst: float) -> Floats:
-    """Return how far ``scores`` are from the best one known, of what there was to gain.
+    """Return the regret of ``scores`` as a share of the range from best to worst.
 
-    That is (best - score) / (best - worst) within 0 and 1, of the same shape as ``scores``.
+    The result is (best - score) / (best - worst), clipped to 0..1, in the shape of ``scores``.
 
-    The formula has its own direction: for errors ``best`` is the lower one. Scores beyond the two,
-    which a landscape of some configurations allows, have 0 or 1; failed ones (nan) have 1. Where
-    best and worst are equal, all have .5.
+    The formula works in both directions: for errors ``best`` is the lower value. Scores outside the
+    range become 0 or 1, failed ones (nan) 1. If best and worst are equal, all are .5.
 
     >>> normalised_regret([0.9, 0.7, 0.5, 0.95], best=0.9, worst=0.5).round(3).tolist()
     [0.0, 0.5, 1.0, 0.0]
     """
-    given = np.asarray(scores, dtype=np.float64)
+    values = np.asarray(scores, dtype=np.float64)
     if best == worst:
-        return np.full(given.shape, 0.5)
-    regret = np.clip((best - given) / (best - worst), 0.0, 1.0)
-    return np.where(np.isnan(given), 1.0, regret)
+        return np.full(values.shape, 0.5)
+    regret = np.clip((best - values) / (best - worst), 0.0, 1.0)
+    return np.where(np.isnan(values), 1.0, regret)
 
 
 def regrets(landscape: Landscape) -> Floats:
-    """Return the regret of each configuration's mean test score; nan where it has none."""
+    """Return the regret of each configuration's mean test score; nan if it has none."""
     regret = normalised_regret(landscape.means, landscape.best, landscape.worst)
     return np.where(np.isnan(landscape.means), np.nan, regret)
 
@@ -230,18 +229,18 @@ BOUNDS: dict[Stratum, tuple[float, float]] = {
     "neutral": (0.45, 0.55),
     "high": (0.0, 0.2),
 }
-"""Least and greatest regret; names say how good the start is."""
+"""Stratum -> its lowest and highest regret; the name tells how good the start is."""
 _FEWEST = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A configuration to begin with.
+    """A configuration with which runs begin.
 
     Attributes:
         score: mean test score.
-        regret: normalised regret of that.
-        percentile: share of configurations that score no better.
+        regret: normalised regret of the mean test score.
+        percentile: share of configurations with an equal or worse score.
     """
 
     config: Config
@@ -252,7 +251,7 @@ class Start:
 
 
 def members(landscape: Landscape, stratum: Stratum) -> NDArray[np.intp]:
-    """Return the configurations of a stratum, by their numbers, lowest regret first."""
+    """Return the indices of a stratum's configurations, lowest regret first."""
     low, high = BOUNDS[stratum]
     regret = regrets(landscape)
     inside = np.flatnonzero((regret >= low) & (regret <= high))
@@ -260,17 +259,17 @@ def members(landscape: Landscape, stratum: Stratum) -> NDArray[np.intp]:
 
 
 def start_of(landscape: Landscape, stratum: Stratum, seed: int | None = None) -> Start:
-    """Return a start of a stratum: one drawn by ``seed``, or without a seed the middle one.
+    """Return a start in a stratum: drawn by ``seed``, or the median one without a seed.
 
     Raises:
-        DataError: fewer than four configurations have scores, or a stratum has none.
+        DataError: fewer than four configurations have scores, or a stratum is empty.
     """
-    known = int(np.isfinite(landscape.means).sum())
+    n_known = int(np.isfinite(landscape.means).sum())
     empty = [name for name in get_args(Stratum) if not len(members(landscape, name))]
-    if known < _FEWEST or empty:
-        what = f"none with the regret of {' or '.join(empty)}" if known >= _FEWEST else "too few"
+    if n_known < _FEWEST or empty:
+        fault = f"none with the regret of {' or '.join(empty)}" if n_known >= _FEWEST else "too few"
         raise DataError(
-            f"Of the {known} configurations of {landscape.task} with scores there are {what}; "
+            f"Of the {n_known} configurations of {landscape.task} with scores there are {fault}; "
             "tabulate more points."
         )
     order = members(landscape, stratum)
@@ -283,6 +282,6 @@ def start_of(landscape: Landscape, stratum: Stratum, seed: int | None = None) ->
         config=landscape.configs[number],
         score=float(landscape.means[number]),
         regret=float(regret[number]),
-        percentile=float((regret >= regret[number]).sum() / known),
+        percentile=float((regret >= regret[number]).sum() / n_known),
         stratum=stratum,
     )

@@ -1,4 +1,4 @@
-"""The result of a visibility experiment: one model, and what each axis does to its runs.
+"""The result of a visibility experiment: the effect of each axis on one model's runs.
 
 A run is one benchmark, one seed and one level of each axis. Differences are of pairs of runs that
 are equal in all but one axis: the mean at ``level`` less the mean at ``reference``, each
@@ -34,16 +34,16 @@ OutcomeName = Literal[
     "unparsable_share",
     "fallback_share",
 ]
-"""`regret`: after the last step; `area`: mean over the steps; the rest: `behaviour`."""
+"""Outcome of a run. `regret`: after the last step; `area`: mean over steps; others: `behaviour`."""
 OUTCOMES: tuple[OutcomeName, ...] = get_args(OutcomeName)
 Contrast = Literal["shown", "length", "content", "level"]
-"""`shown`: shown less hidden; `length`: placebo less hidden, the effect of a longer prompt;
-`content`: shown less placebo; `level`: a level of an axis that is no text less its first one."""
+"""Kind of contrast. `shown`: shown minus hidden; `length`: placebo minus hidden, the effect of a
+longer prompt; `content`: shown minus placebo; `level`: a non-text level minus the first one."""
 EffectVerdict = Literal["better", "worse", "no_benefit", "higher", "lower", "undecided"]
-"""Of regret and area: `better` or `worse` where significant, `no_benefit` where a benefit as large
-as the margin is excluded. Of behaviour: `higher` or `lower` where significant."""
+"""Verdict on an effect. Regret and area: `better` or `worse` if significant, `no_benefit` if the
+margin is ruled out as a benefit. Behaviour: `higher` or `lower` if significant."""
 VisibilityVerdict = Literal["helps", "harms", "mixed", "no_benefit", "undecided"]
-"""Of the axes that show more, by their effects on the regret after the last step."""
+"""Verdict on showing more, from effects on the regret after the last step."""
 Difference: TypeAlias = Annotated[float, Unit("share", -1, 1)]
 DoubleDifference: TypeAlias = Annotated[float, Unit("share", -2, 2)]
 StandardDeviations: TypeAlias = Annotated[float, Unit("SD")]
@@ -51,7 +51,7 @@ StandardDeviations: TypeAlias = Annotated[float, Unit("SD")]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkEffect:
-    """The same difference on one benchmark; clusters are its seeds. No test rests on it."""
+    """An axis effect on one benchmark, with seeds as clusters; not used for tests."""
 
     benchmark: Annotated[str, "task that is tuned"]
     n_pairs: Annotated[Count, "pairs of runs"]
@@ -63,7 +63,7 @@ class BenchmarkEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisEffect:
-    """One outcome at one level of an axis less the same at another, pair by pair."""
+    """Paired difference of an outcome between two levels of an axis."""
 
     axis: Annotated[str, "axis whose level differs within a pair"]
     level: Annotated[str, "level whose effect this is"]
@@ -98,9 +98,9 @@ class AxisEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interaction:
-    """How much the effect of one axis on the regret depends on another one: fours of runs.
+    """Interaction of two axes in their effect on the regret, from fours of runs.
 
-    The effect of the first axis at ``other_level`` less its effect at ``other_reference``.
+    The effect of the first axis at ``other_level`` minus its effect at ``other_reference``.
     """
 
     axis: Annotated[str, "axis whose effect may depend on the other"]
@@ -120,7 +120,7 @@ class Interaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Seeds that show an effect of .2 SD of the regret, on the benchmarks of the study."""
+    """Number of seeds needed to show an effect of .2 SD of the regret on the study's benchmarks."""
 
     axis: Annotated[str, "axis whose effect it is"]
     level: Annotated[str, "its level"]
@@ -138,7 +138,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePoint:
-    """Mean regret of what would be reported after a step."""
+    """Mean regret of the configuration that would be reported after a step."""
 
     step: Annotated[Count, "step; 0 is the start"]
     regret: Annotated[Share, "mean over benchmark-seeds"]
@@ -148,7 +148,7 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """Regret by step of the runs at one level of an axis, or of a search without a model."""
+    """Regret by step, for runs at one level of an axis or for a search without a model."""
 
     axis: Annotated[str | None, "axis; null: a search without a model, or all runs"]
     level: Annotated[str, "its level; of a search its name; of all runs `all`"]
@@ -159,9 +159,9 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchComparison:
-    """The model against a search without one, on the same splits, starts and budget.
+    """Comparison of the model with a search without one, on equal splits, starts and budget.
 
-    Below 0 the model leaves less regret after the last step. No test rests on it.
+    Below 0 the model has less regret after the last step. Not used for tests.
     """
 
     name: Annotated[str, "random, sobol, tpe, hill_climb"]
@@ -176,7 +176,7 @@ class SearchComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """Runs of one combination of levels: means over its runs, of all benchmarks and seeds."""
+    """Means over all runs of one combination of levels."""
 
     signature: Annotated[str, "all levels as a slug"]
     levels: Annotated[Mapping[str, str], "level of each axis"]
@@ -186,7 +186,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingRun:
-    """A run of which a step has no answer; it and its pairs are in no effect."""
+    """A run with an unanswered step; effects exclude it and its pairs."""
 
     run: Annotated[str, "key of the run: benchmark, seed, levels"]
     steps: Annotated[Count, "steps that have an answer"]
@@ -194,7 +194,7 @@ class MissingRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisibilityResult(ExperimentHead):
-    """What the runs of one model say of what it was shown. Regret, area and shares 0..1."""
+    """Result of one model's runs. Regret, area and shares are 0..1."""
 
     benchmarks: Annotated[Sequence[str], "tasks that are tuned"]
     steps: Annotated[Count, "proposals in a run"]

@@ -1,4 +1,4 @@
-"""The key `visibility` of a study file: what an agent is shown, one level of each axis."""
+"""The key `visibility` of a study file: the axes of information shown to an agent."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
     from contextcliff_dagster.studies import Study
 
 Text: TypeAlias = Literal["hidden", "placebo", "shown"]
-"""`placebo`: a text of the same length that says nothing of the task."""
+"""Visibility of a text; `placebo` is an unrelated text of the same length."""
 Shown: TypeAlias = Literal["hidden", "shown"]
 Base: TypeAlias = Literal["last", "best"]
-"""The configuration that a proposal is put on."""
+"""Which configuration a proposal modifies."""
 StartName: TypeAlias = Literal["default", "low", "neutral", "high"]
 Level: TypeAlias = str | int
 
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """One combination of levels.
+    """A combination of levels, one for each axis.
 
     Attributes:
         task: the text about data and model.
-        metric: the text about the score; it never says which direction is better.
+        metric: the text about the score, which never states its direction.
         resources: tokens, cost and latency so far.
         bounds: lowest and highest value of each parameter, or its choices.
         direction: whether a higher or a lower score is better.
-        history: steps before the current one that are listed, with their scores.
-        base: steps go on from the last configuration, or from the best by validation score.
-        start: stratum of the first configuration, `default` the task's own.
+        history: number of earlier steps that are listed with their scores.
+        base: whether steps modify the last configuration or the best by validation score.
+        start: stratum of the first configuration; `default` is the task's own start.
     """
 
     task: Text = "hidden"
@@ -52,22 +52,22 @@ class Axes:
 
     @property
     def signature(self) -> str:
-        """All levels as a slug: ``h5-t1m0r0b1d0-last-low``; 0 hidden, 1 shown, p placebo."""
+        """Return all levels as a slug, ``h5-t1m0r0b1d0-last-low``; 0 hidden, 1 shown, p placebo."""
         marks = {"hidden": "0", "shown": "1", "placebo": "p"}
-        shown = "".join(
+        letters = "".join(
             f"{name[0]}{marks[getattr(self, name)]}"
             for name in ("task", "metric", "resources", "bounds", "direction")
         )
-        return f"h{self.history}-{shown}-{self.base}-{self.start}"
+        return f"h{self.history}-{letters}-{self.base}-{self.start}"
 
 
-AXES = tuple(one.name for one in fields(Axes))
-"""Names of the axes, in the order of the records' columns."""
+AXES = tuple(axis.name for axis in fields(Axes))
+"""Names of the axes in the order of the record columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """One run of an agent: a benchmark, a seed, and what it is shown."""
+    """A planned run of an agent: benchmark, seed and axes."""
 
     benchmark: str
     seed: int
@@ -75,37 +75,37 @@ class PlannedRun:
 
     @property
     def key(self) -> str:
-        """The partition's key: ``digits-s000-h5-t1m0r0b1d0-last-low``."""
+        """Return the partition key, such as ``digits-s000-h5-t1m0r0b1d0-last-low``."""
         return f"{self.benchmark}-s{self.seed:03d}-{self.axes.signature}"
 
 
 def combinations(levels: dict[str, Sequence[Level]]) -> Iterator[Axes]:
-    """Yield every combination of levels, axis -> levels, the last axis changing fastest."""
-    for chosen in product(*(levels[name] for name in AXES)):
-        yield Axes(**dict(zip(AXES, chosen, strict=True)))  # type: ignore[arg-type]
+    """Yield every combination of the axes' levels, with the last axis changing fastest."""
+    for levels_chosen in product(*(levels[name] for name in AXES)):
+        yield Axes(**dict(zip(AXES, levels_chosen, strict=True)))  # type: ignore[arg-type]
 
 
 def runs_of(section: VisibilitySection) -> tuple[PlannedRun, ...]:
-    """Return the runs of a study: of each benchmark every seed, of each seed every combination."""
+    """Return a study's runs: every combination for every seed of every benchmark."""
     axes = tuple(combinations(section.levels))
     return tuple(
-        PlannedRun(benchmark, seed, one)
+        PlannedRun(benchmark, seed, combination)
         for benchmark in section.benchmarks
         for seed in range(section.first_seed, section.first_seed + section.seeds)
-        for one in axes
+        for combination in axes
     )
 
 
 _MOST_RUNS = 100_000
 _NEEDS: dict[str, Any] = {"with": {"benchmarks": ["toy"]}}
-"""What every other key needs next to it, for the examples in docs/studies.md."""
+"""Key required next to every other key, for the examples in docs/studies.md."""
 _key: Any = partial(Field, json_schema_extra=_NEEDS)
 
 
 def _levels(value: Any) -> Any:
-    """One level or a list of them; true and false are `shown` and `hidden`."""
+    """Return the levels in a value or list; true means `shown`, false `hidden`."""
     words = {True: "shown", False: "hidden"}
-    return [words[one] if isinstance(one, bool) else one for one in listed(value)]
+    return [words[level] if isinstance(level, bool) else level for level in listed(value)]
 
 
 _Texts = Annotated[tuple[Text, ...], BeforeValidator(_levels), Field(min_length=1)]
@@ -113,7 +113,7 @@ _Shown = Annotated[tuple[Shown, ...], BeforeValidator(_levels), Field(min_length
 
 
 class VisibilitySection(Section):
-    """An agent tunes hyper-parameters step by step, in every combination of what it is shown."""
+    """Settings of runs in which an agent tunes hyper-parameters with varied information."""
 
     benchmarks: Annotated[tuple[str, ...], BeforeValidator(listed), Field(min_length=1)] = Field(
         description="Tasks to tune: toy, digits, breast-cancer, wine, diabetes, friedman, or "
@@ -152,12 +152,12 @@ class VisibilitySection(Section):
         Field(min_length=1),
     ] = _key(
         default=(0, 5),
-        description="Earlier steps that are listed with their scores",
+        description="Number of earlier steps listed with scores",
         examples=[[0, 3]],
     )
     base: Annotated[tuple[Base, ...], BeforeValidator(listed), Field(min_length=1)] = _key(
         default=("last",),
-        description="Configuration that a proposal is put on: `last`, `best`",
+        description="Configuration that each proposal changes: `last`, `best`",
         examples=[["last", "best"]],
     )
     start: Annotated[tuple[StartName, ...], BeforeValidator(listed), Field(min_length=1)] = _key(
@@ -169,21 +169,21 @@ class VisibilitySection(Section):
         default=6,
         ge=1,
         le=1000,
-        description="Runs of each combination, each with a split, a start and draws of its own",
+        description="Runs per combination, each with its own split, start and draws",
     )
-    first_seed: int = _key(default=0, ge=0, le=100_000, description="The first of the seeds")
+    first_seed: int = _key(default=0, ge=0, le=100_000, description="First seed")
     steps: int = _key(default=10, ge=1, le=200, description="Proposals in a run")
     temperature: float = _key(
-        default=0.0, ge=0, le=2, description="Of the model's replies; above 0 the seed draws"
+        default=0.0, ge=0, le=2, description="Temperature; above 0 the replies vary with the seed"
     )
     replies: Literal["free", "schema"] = _key(
         default="free",
-        description="`schema`: the engine can write nothing but an object of the parameters",
+        description="`schema`: the engine can only write an object of the parameters",
         examples=["schema"],
     )
-    max_tokens: int = _key(default=256, ge=8, description="Longest reply")
+    max_tokens: int = _key(default=256, ge=8, description="Longest reply in tokens")
     margin: float = _key(
-        default=0.1, gt=0, le=1, description="Difference of the regret that matters"
+        default=0.1, gt=0, le=1, description="Smallest regret difference that matters"
     )
 
     @field_validator("benchmarks", *AXES)
@@ -210,16 +210,16 @@ class VisibilitySection(Section):
         for levels in self.levels.values():
             runs *= len(levels)
         if runs > _MOST_RUNS:
-            raise ValueError(f"{runs:,} runs are more than {_MOST_RUNS:,}; leave out some levels")
+            raise ValueError(f"{runs:,} runs are more than {_MOST_RUNS:,}; remove some levels")
         return self
 
     @property
     def levels(self) -> dict[str, Sequence[Level]]:
-        """The levels of each axis, in the order of `axes.AXES`."""
+        """Return the levels of each axis in the order of `AXES`."""
         return {name: getattr(self, name) for name in AXES}
 
 
 def section_of(study: Study) -> VisibilitySection:
-    """Return the study's key `visibility`."""
+    """Return the value of the study's key `visibility`."""
     section: VisibilitySection = study.sections["visibility"]
     return section

@@ -1,4 +1,4 @@
-"""The tables that the experiment fills."""
+"""Tables that the experiment fills."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, Column, Ta
 
 VISIBILITY_PREDICTIONS = Table(
     "visibility_predictions",
-    "One row per step of a run: what the model replied; no judgement yet.",
+    "One row per step of a run, with the model's reply but no score yet.",
     PREDICTIONS.columns,
 )
 
 VISIBILITY_RECORDS = Table(
     "visibility_records",
-    "These steps with the configuration that was trained and its scores. `score` is 1 less the "
-    "regret of what the run would report after the step; em, f1 and contained are null. "
+    "These steps with the trained configuration and its scores. `score` is 1 minus the regret "
+    "of the configuration that the run would report after the step; em, f1 and contained are null. "
     "Configurations are JSON objects.",
     (
         *EVAL_RECORDS.columns,
         Column("run", "string", "Run: benchmark, seed and axes", nullable=False),
-        Column("benchmark", "string", "Task that is tuned", nullable=False),
-        Column("seed", "int64", "Of split, model, start and draws", nullable=False),
+        Column("benchmark", "string", "Tuned task", nullable=False),
+        Column("seed", "int64", "Seed of split, model, start and draws", nullable=False),
         Column("axis_task", "string", "hidden, placebo or shown", nullable=False),
         Column("axis_metric", "string", "hidden, placebo or shown", nullable=False),
         Column("axis_resources", "string", "hidden or shown", nullable=False),
         Column("axis_bounds", "string", "hidden or shown", nullable=False),
         Column("axis_direction", "string", "hidden or shown", nullable=False),
-        Column("axis_history", "int64", "Earlier steps that are listed", "steps", nullable=False),
+        Column("axis_history", "int64", "Number of earlier steps listed", "steps", nullable=False),
         Column("axis_base", "string", "last or best", nullable=False),
         Column("axis_start", "string", "default, low, neutral or high", nullable=False),
         Column("step", "int64", "Number of the step, from 1", nullable=False),
-        Column("steps", "int64", "Steps that the run has when it is whole", nullable=False),
+        Column("steps", "int64", "Planned steps of the run", nullable=False),
         Column("chosen_by", "string", "model, or fallback: the reply set nothing", nullable=False),
-        Column("unparsable", "bool", "A reply came, and no object could be read in it"),
+        Column("unparsable", "bool", "Whether a reply held no readable object"),
         Column("proposed", "json", "The reply as parsed"),
-        Column("events", "json", "What was changed in the proposal, a list", nullable=False),
-        Column("base_config", "json", "Configuration the proposal was put on", nullable=False),
-        Column("config", "json", "Configuration that was trained", nullable=False),
-        Column("validation", "float64", "Its score on the rows that a search sees"),
-        Column("test", "float64", "Its score on the rows that are only reported"),
-        Column("reported", "float64", "Test score of the best by validation so far"),
-        Column("regret", "float64", "Normalised regret of that", "share 0..1"),
-        Column("start_config", "json", "Configuration that the run began with", nullable=False),
+        Column("events", "json", "List of changes to the proposal", nullable=False),
+        Column("base_config", "json", "Configuration that the proposal changed", nullable=False),
+        Column("config", "json", "Trained configuration", nullable=False),
+        Column("validation", "float64", "Validation score, which the search sees"),
+        Column("test", "float64", "Test score, which is only reported"),
+        Column("reported", "float64", "Test score of the best validated so far"),
+        Column("regret", "float64", "Normalised regret of `reported`", "share 0..1"),
+        Column("start_config", "json", "Configuration at the start", nullable=False),
         Column("start_validation", "float64", "Validation score of the start"),
         Column("start_test", "float64", "Test score of the start"),
         Column("start_regret", "float64", "Normalised regret of the start", "share 0..1"),

@@ -1,5 +1,4 @@
-"""GPUs of this machine, and their leases.
+"""GPUs of this machine and their leases.
 
-Belongs here: discovery, file leases that the kernel releases, launching a program on a lease.
-Does not belong here: queues of runs (`defs.executors`).
-"""
+Belongs here: finding devices, file leases that the kernel releases, starting a program on a lease.
+Does not belong here: queues of runs (`defs.executors`)."""

@@ -1,4 +1,4 @@
-"""Accelerators of this machine, and how many of its processor cores are idle."""
+"""Accelerators of this machine, and the number of its idle processor cores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Literal
 from contextcliff_dagster.contracts import EngineError
 
 Gpus = int | Literal["auto"]
-"""How many whole devices are wanted; ``auto``: one where the machine has any, else its CPU lane."""
+"""Number of whole devices; ``auto`` means one device, or the CPU lane if there is none."""
 
 DEVICES_VARIABLE = "CONTEXTCLIFF_DEVICES"
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -23,10 +23,10 @@ _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """``name`` is the value for ``CUDA_VISIBLE_DEVICES``, ``key`` identifies the lease.
+    """An accelerator: ``name`` is for ``CUDA_VISIBLE_DEVICES``, ``key`` identifies its lease.
 
-    The key is the UUID where the driver reports one, the same through different masks. The name is
-    the index all the same: vLLM before 0.24 takes nothing else (``int('GPU-...')``).
+    The key is the UUID if the driver reports one, because it does not depend on the mask. The name
+    is always the index: vLLM before 0.24 accepts nothing else (``int('GPU-...')``).
     """
 
     name: str
@@ -34,31 +34,31 @@ class Device:
 
 
 CPU_LANE = Device("", "cpu")
-"""The lease where there is no device. One lane a machine: an engine on the CPU takes every
-core, so two at a time would be measured at half speed."""
+"""The lease on a machine without a device. There is one lane per machine: an engine on the CPU uses
+every core, so two at once would each be measured at half speed."""
 
 
 def machine_devices() -> tuple[Device, ...]:
-    """The devices that may be leased here, in order.
+    """Return the devices that may be leased on this machine, in order.
 
-    The list of ``CONTEXTCLIFF_DEVICES`` (in the syntax of ``CUDA_VISIBLE_DEVICES``; ``none`` for
-    none), else of ``CUDA_VISIBLE_DEVICES``, else all that ``nvidia-smi`` names. Indices count
-    as ``nvidia-smi`` counts, in the order of the PCI bus.
+    They come from ``CONTEXTCLIFF_DEVICES`` (same syntax as ``CUDA_VISIBLE_DEVICES``; ``none`` for
+    no device), else from ``CUDA_VISIBLE_DEVICES``, else from ``nvidia-smi``. Indices follow
+    ``nvidia-smi``, which orders devices by PCI bus.
     """
-    known = _driver_devices()
+    driver_devices = _driver_devices()
     for variable in (DEVICES_VARIABLE, _VISIBLE):
         if (listed := os.environ.get(variable)) is not None:
-            return _listed(listed, known)
-    return tuple(Device(index, uuid) for index, uuid in known.items())
+            return _listed(listed, driver_devices)
+    return tuple(Device(index, uuid) for index, uuid in driver_devices.items())
 
 
-def _listed(listed: str, known: Mapping[str, str]) -> tuple[Device, ...]:
+def _listed(listed: str, driver_devices: Mapping[str, str]) -> tuple[Device, ...]:
     devices: dict[str, Device] = {}
     for name in map(str.strip, listed.split(",")):
         if name in ("", "none", "-1", "NoDevFiles"):
-            break  # CUDA, too, sees nothing after the first name that is none
+            break  # CUDA also ignores everything after the first invalid name
         device = Device(name, name)
-        for index, uuid in known.items():
+        for index, uuid in driver_devices.items():
             if name == index or (name.startswith("GPU-") and uuid.startswith(name)):
                 device = Device(index, uuid)
                 break
@@ -68,9 +68,9 @@ def _listed(listed: str, known: Mapping[str, str]) -> tuple[Device, ...]:
 
 @cache
 def _driver_devices() -> Mapping[str, str]:
-    """Index -> UUID by ``nvidia-smi``; nothing where there is no driver."""
+    """Return index -> UUID as ``nvidia-smi`` reports them; empty without a driver."""
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"],
             capture_output=True,
             text=True,
@@ -79,28 +79,28 @@ def _driver_devices() -> Mapping[str, str]:
         )
     except (OSError, subprocess.SubprocessError):
         return {}
-    rows = (line.split(",") for line in done.stdout.splitlines() if line.count(",") == 1)
+    rows = (line.split(",") for line in result.stdout.splitlines() if line.count(",") == 1)
     return {index.strip(): uuid.strip() for index, uuid in rows}
 
 
 def require_devices(gpus: Gpus, purpose: str) -> None:
-    """Refuse requests that this machine can never meet.
+    """Raise an error if this machine can never provide the requested devices.
 
     Raises:
-        EngineError: more devices are wanted than there are.
+        EngineError: more devices are requested than the machine has.
     """
     devices = machine_devices()
     if isinstance(gpus, int) and gpus > len(devices):
-        there = ", ".join(device.name for device in devices)
+        names = ", ".join(device.name for device in devices)
         raise EngineError(
-            f"{purpose} needs {gpus} GPU{'s' * (gpus > 1)}, and this machine has "
-            f"{f'{len(devices)} ({there})' if devices else 'none'}: lower `gpus` in models.yaml, "
-            "or run it on a machine that has them."
+            f"{purpose} needs {gpus} GPU{'s' * (gpus > 1)}, but this machine has "
+            f"{f'{len(devices)} ({names})' if devices else 'none'}: lower `gpus` in models.yaml, "
+            "or run it on a machine with more GPUs."
         )
 
 
 def most(wanted: list[Gpus]) -> Gpus:
-    """Devices that serve each of ``wanted``, one after the other."""
+    """Return the number of devices that is enough for each request in ``wanted``, one at a time."""
     numbers = [gpus for gpus in wanted if isinstance(gpus, int)]
     least = max(numbers, default=0)
     return "auto" if least == 0 and "auto" in wanted else least
@@ -113,10 +113,10 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def usable_cores() -> int:
-    """Physical cores that this process may use, by its affinity and its cgroup's quota; at least 1.
+    """Return the physical cores this process may use (affinity and cgroup quota); at least 1.
 
-    llama.cpp's threads wait for each other at every layer: two on one core, or more than the quota
-    has time for, only hold each other up.
+    llama.cpp's threads wait for each other at every layer, so two threads on one core, or more
+    threads than the quota allows, only slow each other down.
     """
     cpus: set[int] = set(range(os.cpu_count() or 1))
     if hasattr(os, "sched_getaffinity"):
@@ -126,9 +126,9 @@ def usable_cores() -> int:
 
 
 def idle_cores() -> int:
-    """Number of `usable_cores` that were idle for the last moment; at least 1.
+    """Return how many of `usable_cores` have just been idle; at least 1.
 
-    Takes `SAMPLE_SECONDS`. Where the kernel does not count idle time: by the load of a minute.
+    Takes `SAMPLE_SECONDS`. If the kernel does not count idle time, uses the last minute's load.
     """
     cores = os.cpu_count() or 1
     try:
@@ -142,14 +142,14 @@ def idle_cores() -> int:
 
 
 def _idle_and_total() -> tuple[int, int]:
-    """Ticks of all processors since the start, idle or waiting for a disk, and in all."""
+    """Return the processors' idle ticks (with disk waits) and all their ticks since boot."""
     line = (_PROC / "stat").read_text(encoding="ascii").partition("\n")[0]
     ticks = [int(number) for number in line.split()[1:9]]
     return ticks[3] + ticks[4], sum(ticks)
 
 
 def _quotas() -> list[int]:
-    """Whole cores that the cgroups of this process allow it (version 2; 1 in a container)."""
+    """Return the whole cores that each cgroup of this process allows (versions 1 and 2)."""
     limits = [
         _CGROUPS / folder.lstrip("/") / "cpu.max"
         for line in (_text(_PROC / "self/cgroup") or "").splitlines()
@@ -162,9 +162,9 @@ def _quotas() -> list[int]:
     quotas = []
     for text in texts:
         with suppress(ValueError, AttributeError, ZeroDivisionError):
-            allowed, each = map(int, (text or "").split())  # "max 100000": no limit
-            if allowed > 0:
-                quotas.append(max(1, allowed // each))
+            quota_us, period_us = map(int, (text or "").split())  # "max 100000": no limit
+            if quota_us > 0:
+                quotas.append(max(1, quota_us // period_us))
     return quotas
 
 

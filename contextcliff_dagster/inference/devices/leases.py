@@ -1,13 +1,13 @@
-"""Whole devices leased to one process at a time, shown to CUDA, and given back.
+"""Leases that give whole devices to one process at a time and show only these to CUDA.
 
-A device is one file of a folder that all programs of the machine share (not of a store: several
-stores share a machine). Its holder has an exclusive `flock` on it; when the last process that
-inherited it has ended, however it ended, the kernel frees it. No heartbeat, no timeout.
+Each device has one lock file in a folder that all programs on the machine share (not in a store:
+several stores share a machine). The holder has an exclusive `flock` on it. The kernel frees the
+lock when the last process that inherited it ends. There is no heartbeat and no timeout.
 
-Processes that wait form a line by numbered tickets, locked files, too. Only the first takes
-devices, one by one as they become free, so that a request for many is not starved by small ones.
+Waiting processes form a line of numbered tickets, which are locked files too. Only the first in
+line takes devices, one by one as they become free, so small requests cannot starve a large one.
 
-``CUDA_VISIBLE_DEVICES`` counts for a whole process and is read once, when CUDA starts in it. So a
+``CUDA_VISIBLE_DEVICES`` applies to a whole process and is read once, when CUDA starts in it. So a
 process has one lease at a time, and one that has opened a device keeps it until it ends.
 """
 
@@ -38,16 +38,16 @@ _POLL_SECONDS = 0.1
 
 
 class WaitStopped(Exception):
-    """A wait for a device was stopped before one became free."""
+    """Raised if a wait for a device is stopped before one becomes free."""
 
 
 @dataclass
 class Lease:
-    """Devices held until `close`, and on by every process that has inherited ``descriptors``.
+    """Devices held until `close` is called and every process with the ``descriptors`` has ended.
 
-    Forked children inherit them, programs that are started only by ``subprocess.Popen(...,
-    pass_fds=lease.descriptors)``: a server that works on the devices should have them, or they
-    would count as free while it still runs.
+    Forked children inherit the descriptors; other programs inherit them only through
+    ``subprocess.Popen(..., pass_fds=lease.descriptors)``. Pass them to a server that works on the
+    devices, or the devices would count as free while it still runs.
     """
 
     devices: tuple[Device, ...]
@@ -55,11 +55,11 @@ class Lease:
 
     @property
     def visible(self) -> str:
-        """Value for ``CUDA_VISIBLE_DEVICES``; empty for the CPU lane."""
+        """The value for ``CUDA_VISIBLE_DEVICES``; empty for the CPU lane."""
         return ",".join(device.name for device in self.devices)
 
     def close(self) -> None:
-        """Let go; not by unlocking, which would free the devices under children that use them."""
+        """Close the descriptors; unlocking would free the devices for children that use them."""
         for descriptor in self.descriptors:
             with suppress(OSError):
                 os.close(descriptor)
@@ -73,13 +73,13 @@ def lease(
     on_wait: Callable[[str], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> Lease:
-    """Wait for ``gpus`` whole devices, or for the CPU lane, and take them.
+    """Wait for ``gpus`` whole devices, or for the CPU lane, and return their lease.
 
-    ``purpose`` is reported to other processes that wait. ``on_wait`` is called once, where there is
-    a wait, with the devices and their holders. ``should_stop`` is asked while waiting.
+    Other waiting processes see ``purpose``. If there is a wait, ``on_wait`` is called once with a
+    sentence on the devices and their holders. ``should_stop`` is checked while waiting.
 
     Raises:
-        EngineError: the machine has fewer devices, or the folder of leases cannot be written.
+        EngineError: the machine has fewer devices, or the lease folder is not writable.
         WaitStopped: ``should_stop`` returned True.
     """
     require_devices(gpus, purpose)
@@ -121,19 +121,19 @@ def lease(
 
 
 def holders() -> dict[str, str]:
-    """Key of each leased device -> who holds it."""
+    """Return the key of each leased device and its holder."""
     paths = sorted(_folder().glob("*.device"))
     return {path.stem: holder for path in paths if (holder := _holder(path))}
 
 
 def _folder() -> Path:
-    """The user's folder, or the one that ``CONTEXTCLIFF_LEASES`` names (for several users, or for
-    containers that share devices).
+    """Return the user's lease folder, or the one that ``CONTEXTCLIFF_LEASES`` names (for several
+    users, or for containers that share devices).
 
-    Not below TMPDIR, which differs between the processes of one user.
+    It is not below TMPDIR, which differs between the processes of one user.
 
     Raises:
-        EngineError: it cannot be made, or it is another user's.
+        EngineError: the folder cannot be made, or another user owns it.
     """
     chosen = os.environ.get(FOLDER_VARIABLE)
     folder = Path(chosen) if chosen else Path("/tmp") / f"contextcliff-leases-{os.getuid()}"
@@ -167,13 +167,13 @@ def _open(path: Path) -> int:
 
 
 def _try_lock(path: Path) -> int | None:
-    """A descriptor that holds the lock of the file now at ``path``, or None where another does."""
+    """Return a descriptor that locks the file now at ``path``, or None if it is already locked."""
     while True:
         descriptor = _open(path)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with suppress(FileNotFoundError):
-                # The lock of a file that was deleted meanwhile is seen by no other process.
+                # If the file was deleted meanwhile, no other process sees this lock.
                 if path.stat().st_ino == os.fstat(descriptor).st_ino:
                     return descriptor
         except BlockingIOError:
@@ -187,7 +187,7 @@ def _try_lock(path: Path) -> int | None:
 
 @contextmanager
 def _line_locked(folder: Path) -> Iterator[None]:
-    """Alone for the few system calls within."""
+    """Hold the lock of the line while the body runs its few system calls."""
     descriptor = _open(folder / "line.lock")
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -198,7 +198,7 @@ def _line_locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _ticket(folder: Path) -> Iterator[Path]:
-    """A place at the end of the line, given up on exit."""
+    """Hold a place at the end of the line, and give it up on exit."""
     line = folder / "line"
     with _line_locked(folder):
         last = max((int(path.stem) for path in line.glob("*.ticket")), default=0)
@@ -213,10 +213,10 @@ def _ticket(folder: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def _earlier(own: Path) -> Iterator[Path]:
-    """The tickets before ``own`` of processes that live; those of dead ones are removed."""
-    for path in sorted(own.parent.glob("*.ticket")):
-        if path == own:
+def _earlier(ticket: Path) -> Iterator[Path]:
+    """Yield the living processes' tickets before ``ticket``; remove those of dead processes."""
+    for path in sorted(ticket.parent.glob("*.ticket")):
+        if path == ticket:
             return
         if (descriptor := _try_lock(path)) is None:
             yield path
@@ -228,7 +228,7 @@ def _earlier(own: Path) -> Iterator[Path]:
 def _take(
     folder: Path, candidates: Sequence[Device], count: int, taken: dict[Device, int], purpose: str
 ) -> None:
-    """Add free devices to ``taken`` until there are ``count``."""
+    """Lock free devices and add them to ``taken`` until it holds ``count``."""
     for device in candidates:
         if len(taken) == count:
             return
@@ -246,7 +246,7 @@ def _path(folder: Path, device: Device) -> Path:
 
 
 def _holder(path: Path) -> str | None:
-    """Who holds a device; None where it is free."""
+    """Return who holds a device, or None if it is free."""
     if not path.exists():
         return None
     if (descriptor := _try_lock(path)) is not None:
@@ -262,7 +262,7 @@ def _holder(path: Path) -> str | None:
 def _waiting(
     folder: Path, candidates: Sequence[Device], count: int, purpose: str, ahead: int
 ) -> str:
-    held = [
+    holdings = [
         f"{f'GPU {device.name}' if device.name else 'it'} is held by {holder}"
         for device in candidates
         if (holder := _holder(_path(folder, device)))
@@ -272,15 +272,15 @@ def _waiting(
     else:
         wanted = f"{count} of {len(candidates)} GPU{'s' * (len(candidates) > 1)}"
     line = f"; {ahead} ahead in line" if ahead else ""
-    return f"{purpose} waits for {wanted}: {', '.join(held) or 'just taken'}{line}."
+    return f"{purpose} waits for {wanted}: {', '.join(holdings) or 'just taken'}{line}."
 
 
 LEASED_VARIABLE = "CONTEXTCLIFF_LEASED"
-"""Names of the devices that were leased for this process before it started; ``cpu`` for the lane.
-Set it yourself where a batch system has given you devices already."""
+"""Variable with the devices leased for this process before it started; ``cpu`` means the lane. Set
+it yourself if a batch system has already allocated devices to you."""
 
 DESCRIPTORS_VARIABLE = "CONTEXTCLIFF_LEASE_DESCRIPTORS"
-"""``pid:fd,fd``: the locked files that the launcher has left open across ``exec``."""
+"""Variable with ``pid:fd,fd``: the locked files that the launcher leaves open across ``exec``."""
 
 _one_at_a_time = threading.RLock()
 _held: Lease | None = None
@@ -294,14 +294,14 @@ def leased(
     on_wait: Callable[[str], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> Iterator[None]:
-    """Within, this process has ``gpus`` whole devices, and CUDA sees these only.
+    """Hold ``gpus`` whole devices for this process while the body runs; CUDA sees only these.
 
-    Nothing is leased where devices were leased for this process at its start, or where the calling
-    thread already has a lease. Other threads wait for their turn.
+    Nothing is leased if this process got devices at its start, or if the calling thread already has
+    a lease. Other threads wait for their turn.
 
     Raises:
-        EngineError: more devices are wanted than there are, than were leased for this process, or
-            than it holds already.
+        EngineError: more devices are requested than the machine has, than were leased for
+                this process, or than it already holds.
         WaitStopped: ``should_stop`` returned True while waiting.
     """
     global _held
@@ -309,20 +309,20 @@ def leased(
         yield
         return
     with _turn(should_stop):
-        lease_descriptors()  # those of the launcher are no longer inherited
+        lease_descriptors()  # stops children from inheriting the launcher's
         if (listed := os.environ.get(LEASED_VARIABLE)) is not None:
             names = [name for name in listed.split(",") if name not in ("", CPU_LANE.key)]
             if isinstance(gpus, int) and gpus > len(names):
                 raise EngineError(
-                    f"{purpose} needs {gpus} GPU{'s' * (gpus > 1)}, and this process already has "
+                    f"{purpose} needs {gpus} GPU{'s' * (gpus > 1)}, but this process already has "
                     f"{', '.join(names) or 'the CPU lane'}, which it cannot exchange: measure that "
                     "model in a run of its own (after a change of models.yaml, reload the code "
                     "location)."
                 )
             yield
             return
-        ours = ("CUDA_VISIBLE_DEVICES", LEASED_VARIABLE, "CUDA_DEVICE_ORDER")
-        before = {name: os.environ.get(name) for name in ours}
+        variables = ("CUDA_VISIBLE_DEVICES", LEASED_VARIABLE, "CUDA_DEVICE_ORDER")
+        before = {name: os.environ.get(name) for name in variables}
         _held = lease(gpus, purpose, on_wait=on_wait, should_stop=should_stop)
         os.environ.update(environment_of(_held))
         try:
@@ -333,8 +333,8 @@ def leased(
 
 
 def lease_descriptors() -> tuple[int, ...]:
-    """For ``subprocess.Popen(..., pass_fds=...)`` of a server that works on our devices: they then
-    stay leased until it has ended, even where we are killed before."""
+    """Return the descriptors to pass to a server that works on our devices (``pass_fds``). The
+    devices then stay leased until the server has ended, even if we are killed first."""
     if _held is not None:
         return _held.descriptors
     pid, _, listed = os.environ.get(DESCRIPTORS_VARIABLE, "").partition(":")
@@ -349,7 +349,7 @@ def lease_descriptors() -> tuple[int, ...]:
 
 
 def environment_of(held: Lease) -> dict[str, str]:
-    """Variables for a process that holds ``held``, to be set before CUDA starts."""
+    """Return the variables for a process that holds ``held``; set them before CUDA starts."""
     return {
         "CUDA_VISIBLE_DEVICES": held.visible,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # as nvidia-smi counts, not the fastest first
@@ -380,7 +380,7 @@ def _turn(should_stop: Callable[[], bool] | None) -> Iterator[None]:
 
 
 def _opened_a_device() -> bool:
-    """Whether CUDA has started here: its context stays on the device as long as the process."""
+    """Return whether CUDA has started here; its context stays on the device until we exit."""
     with suppress(OSError):
         for entry in Path("/proc/self/fd").iterdir():
             with suppress(OSError):

@@ -1,14 +1,14 @@
 """Attention of a prompt's last token, and the memory and time that a whole KV cache takes.
 
-Memory and times of a whole KV cache follow from the model's shape and the times of an answer's
-pieces. They are for engines that press nothing: their entries in `results.extra` have the names of
-engine `kvpress`, so that caches of different types, and pressed ones, are compared alike.
+The memory and times of a whole KV cache follow from the model's shape and the times of an answer's
+pieces, for engines that do not compress it. Their entries in `results.extra` are named like those
+of engine `kvpress`, so that caches of all types can be compared.
 
-Attention is summarised by layer and head: entropy and shares. The entropy of attention weights is
-the one of Zhai et al. 2023 ("Stabilizing Transformer Training by Preventing Attention Entropy
-Collapse"), here divided by its largest value, log(tokens). The first tokens are apart because heads
-with nothing to look for rest on them (attention sinks, Xiao et al. 2024). `read_prompt` reads a
-prompt with transformers so that the attention of its last token can be seen.
+Attention is summarised by layer and head as entropy and shares. The entropy of attention weights
+follows Zhai et al. 2023 ("Stabilizing Transformer Training by Preventing Attention Entropy
+Collapse"), here divided by its largest value, log(tokens). The first tokens are counted separately
+because heads with nothing to look for rest on them (attention sinks, Xiao et al. 2024).
+`read_prompt` reads a prompt with transformers so that its last token's attention is visible.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _BYTES = {
     "q4_1": 20 / 32,
     "q4_0": 18 / 32,
 }
-"""Of one number, by the type's name in llama.cpp or vLLM."""
+"""Bytes per number for each cache type, by its name in llama.cpp or vLLM."""
 _READ_ANEW = 0.9
-"""Share of a prompt that was not in the cache, from which its time is that of reading all of it."""
+"""Share of uncached prompt tokens from which the time counts as that of a full read."""
 
 
 class CacheShape(NamedTuple):
-    """Numbers that a token has in the cache: of each layer and head a key and a value."""
+    """Size of a token's cache entries: one key and one value for each layer and head."""
 
     layers: int
     heads: int
@@ -57,7 +57,7 @@ class CacheShape(NamedTuple):
     value_size: int
 
     def token_bytes(self, key_type: str, value_type: str) -> float | None:
-        """Bytes of a token; None for a type that is not known."""
+        """Return the bytes that a token takes, or None for an unknown type."""
         if key_type not in _BYTES or value_type not in _BYTES:
             return None
         sizes = self.key_size * _BYTES[key_type] + self.value_size * _BYTES[value_type]
@@ -65,7 +65,7 @@ class CacheShape(NamedTuple):
 
 
 def gguf_shape(header: Mapping[str, Any]) -> CacheShape | None:
-    """From a GGUF file's header; None where layers differ, or see a sliding window alone."""
+    """Return the shape that a GGUF header gives; None if layers differ or use a sliding window."""
     kind = header.get("general.architecture")
 
     def number(name: str) -> Any:
@@ -83,7 +83,7 @@ def gguf_shape(header: Mapping[str, Any]) -> CacheShape | None:
 
 
 def config_shape(config: Mapping[str, Any]) -> CacheShape | None:
-    """Like `gguf_shape`, from a config.json."""
+    """Return the shape that a config.json gives, like `gguf_shape`."""
     kinds = set(config.get("layer_types") or ["full_attention"])
     if kinds != {"full_attention"} or config.get("kv_lora_rank"):
         return None
@@ -109,11 +109,11 @@ def _shape(
 async def with_cache_figures(
     pieces: AsyncIterator[Delta], token_bytes: float | None
 ) -> AsyncIterator[Delta]:
-    """Yield the pieces of an answer, and a last one with the cost of its KV cache.
+    """Yield the pieces of an answer, then one piece with the cost of its KV cache.
 
-    ``kv_tokens`` and ``kv_kept``: tokens of the prompt; ``kv_bytes``: their memory, where the bytes
-    of a token are known; ``kv_ttft_ms``; ``kv_prefill_ms``: the same, where the prompt was not in
-    the cache; ``kv_decode_ms``: of each further token.
+    ``kv_tokens`` and ``kv_kept``: the prompt's tokens; ``kv_bytes``: their memory, if the bytes per
+    token are known; ``kv_ttft_ms``: time to first token; ``kv_prefill_ms``: the same, if the prompt
+    was not in the cache; ``kv_decode_ms``: time for each further token.
     """
     started = ended = time.perf_counter()
     times: list[float] = []
@@ -142,15 +142,15 @@ async def with_cache_figures(
 
 
 SINK_TOKENS = 4
-"""The first tokens of a prompt, whose share is apart."""
+"""Number of first tokens of a prompt that count as attention sinks."""
 _DIGITS = 6
 
 
 class LastAttention:
-    """Collects the weights of one prompt's last token, layer by layer, and keeps their summary.
+    """Attention summary of one prompt's last token, collected layer by layer.
 
-    ``tokens``: of the prompt; ``evidence``: (tokens,) which of them hold evidence, None where that
-    is not known. Sinks are no evidence: the shares never count a token twice.
+    ``tokens``: number of tokens in the prompt; ``evidence``: (tokens,) True for tokens with
+    evidence, None if unknown. Sinks are not evidence, so the shares never count a token twice.
     """
 
     def __init__(self, tokens: int, evidence: NDArray[np.bool_] | None = None) -> None:
@@ -162,10 +162,10 @@ class LastAttention:
         self.evidence: list[list[float]] = []
 
     def add(self, weights: NDArray[np.floating] | Tensor | None) -> None:
-        """Take the weights (heads, seen) of the next layer, of any positive sum; None: it has none.
+        """Add the next layer's weights (heads, seen), of any positive sum; None if it has none.
 
-        A layer that sees a window has the weights of the prompt's last ``seen`` tokens. Layers may
-        have different numbers of heads. Tensors are summed up on their device.
+        A layer with a sliding window gives weights for the prompt's last ``seen`` tokens. Layers
+        may have different numbers of heads. Tensors are summed on their device.
         """
         if weights is None:  # such as a convolution or linear attention
             for measure in (self.entropy, self.sinks, self.evidence):
@@ -191,7 +191,7 @@ class LastAttention:
             self.evidence.append(_rounded(share[:, held].sum(-1)))
 
     def to_json(self) -> str:
-        """``entropy``, ``sinks`` and ``evidence`` (null: unknown) as lists of layers of heads.
+        """Return ``entropy``, ``sinks`` and ``evidence`` (null: unknown) by layer and head.
 
         A layer without attention weights has an empty list.
         """
@@ -200,7 +200,7 @@ class LastAttention:
         return json.dumps(shown, separators=(",", ":"))
 
     def with_pieces(self, pieces: Iterable[Delta]) -> Iterator[Delta]:
-        """The pieces of the answer, this summary with the one that ends it."""
+        """Yield the answer's pieces, and attach this summary to the one that ends the answer."""
         for piece in pieces:
             ends = piece.finish_reason is not None
             yield replace(piece, extra={"attention": self.to_json()}) if ends else piece
@@ -213,10 +213,10 @@ def _rounded(values: NDArray[np.float64] | Tensor) -> list[float]:
 def evidence_tokens(
     prompt: Prompt, render: Callable[[Prompt], str], offsets: Sequence[tuple[int, int]]
 ) -> NDArray[np.bool_] | None:
-    """Return which tokens hold a character of the evidence; None where that is not known.
+    """Return (tokens,) True for tokens with a character of the evidence; None if unknown.
 
-    ``render``: the text under the model's chat template, which has to leave the document as it is;
-    ``offsets``: start and end of each token in that text, in characters.
+    ``render`` returns the text under the model's chat template, which must leave the document
+    unchanged; ``offsets``: start and end of each token in that text, in characters.
     """
     if not prompt.evidence or prompt.document is None or prompt.outline is None:
         return None
@@ -233,25 +233,25 @@ def evidence_tokens(
 def read_prompt(model: Any, ids: list[int], cache: Any, attention: LastAttention) -> Any:
     """Fill ``cache`` with all of ``ids`` and return the logits (1, 1, vocabulary) after the last.
 
-    All but the last token are read as ever. The last is read alone by the architecture's own eager
-    attention, the one that hands out its weights: windows, biases and caps on scores are in them.
-    Nothing else may read with ``model`` meanwhile.
+    All tokens but the last are read as usual. The last is read by the architecture's own eager
+    attention, which returns its weights: windows, biases and caps on scores are included. Nothing
+    else may use ``model`` meanwhile.
 
     Raises:
-        EngineError: the architecture has no eager attention, or hands out no weights.
+        EngineError: the architecture has no eager attention, or returns no weights.
     """
     import torch
 
-    given = torch.tensor([ids], device=model.device)
-    usual = model.config._attn_implementation
+    tokens = torch.tensor([ids], device=model.device)
+    implementation = model.config._attn_implementation
     with torch.inference_mode():
         if len(ids) > 1:
-            model(given[:, :-1], past_key_values=cache, use_cache=True, logits_to_keep=1)
+            model(tokens[:, :-1], past_key_values=cache, use_cache=True, logits_to_keep=1)
         try:
-            if usual != "eager":
+            if implementation != "eager":
                 model.set_attn_implementation("eager")
             out = model(
-                given[:, -1:],
+                tokens[:, -1:],
                 past_key_values=cache,
                 use_cache=True,
                 logits_to_keep=1,
@@ -261,14 +261,14 @@ def read_prompt(model: Any, ids: list[int], cache: Any, attention: LastAttention
             reason = " ".join(str(error).split())[:200]
             raise EngineError(f"{type(model).__name__} shows no attention: {reason}.") from error
         finally:
-            if usual != "eager":
-                model.set_attn_implementation(usual)
+            if implementation != "eager":
+                model.set_attn_implementation(implementation)
         layers = list(out.attentions or ())
         if all(weights is None for weights in layers):
-            raise EngineError(f"{type(model).__name__} hands out no attention weights.")
-        # Hybrids hand out the layers alone that attend.
-        of_model = getattr(model.config.get_text_config(), "num_hidden_layers", 0)
-        layers += [None] * max(0, of_model - len(layers))
+            raise EngineError(f"{type(model).__name__} returns no attention weights.")
+        # Hybrid models return only the layers with attention.
+        layer_count = getattr(model.config.get_text_config(), "num_hidden_layers", 0)
+        layers += [None] * max(0, layer_count - len(layers))
         for weights in layers:
             attention.add(None if weights is None else weights[0, :, -1])
     return out.logits

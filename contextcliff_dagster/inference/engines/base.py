@@ -1,9 +1,8 @@
-"""What an engine is: start, give its identity, count a prompt, stream one answer, stop.
+"""The interface of an engine: start, give its identity, count a prompt, stream an answer, stop.
 
-Engines started from a model's entry, with an event loop of their own, for code on any thread.
-
-The loop lives in a thread, so that notebooks and Dagster (whose threads may have a loop already)
-can measure, and so that Ctrl-C reaches the waiting caller and not the middle of a call.
+`EngineSession` runs an engine on its own event loop, for code on any thread. The loop lives in a
+thread, so that notebooks and Dagster (whose threads may already have a loop) can measure, and so
+that Ctrl-C reaches the waiting caller and not the middle of a call.
 """
 
 from __future__ import annotations
@@ -43,17 +42,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 REFUSED: Final = "rejected"
-"""Kind of a refusal for reasons of the server's own."""
+"""Kind of a refusal for the server's own reasons."""
 UNKNOWN_FINISH = "unknown"
-"""The finish reason of an answer that has ended, where the server gives none that is a text."""
+"""Finish reason of a complete answer if the server gives none that is a text."""
 WHO_ANSWERED = ("model", "provider", "system_fingerprint")
-"""Keys of a reply, and of a call's ``extra``, that say which server and which weights answered."""
+"""Keys of a reply, and of a call's ``extra``, that identify the answering server and weights."""
 MOST_TOKENS = 1 << 40
-"""A larger count of tokens is no count."""
+"""Largest number that is believed as a token count."""
 
 
 def token_count(value: object) -> int | None:
-    """``value`` as a count of tokens: a whole number from 0 to `MOST_TOKENS`; else None."""
+    """Return ``value`` as a token count from 0 to `MOST_TOKENS`, or None if it is not one."""
     if type(value) is int:
         return value if 0 <= value <= MOST_TOKENS else None
     if isinstance(value, float) and value.is_integer():
@@ -66,10 +65,10 @@ def token_count(value: object) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts by the server; None where it reports none, or no valid count.
+    """Token counts that the server reports; None if a count is missing or invalid.
 
-    ``reasoning_tokens`` are part of ``completion_tokens``, ``cached_tokens`` of ``prompt_tokens``:
-    where one is larger than the whole it is not taken as reported either.
+    ``reasoning_tokens`` are part of ``completion_tokens``, and ``cached_tokens`` of
+    ``prompt_tokens``: a part larger than its whole counts as invalid.
     """
 
     prompt_tokens: int | None = None
@@ -86,13 +85,13 @@ class Usage:
             ("cached_tokens", token_count(self.cached_tokens), read),
             ("reasoning_tokens", token_count(self.reasoning_tokens), written),
         ):
-            known = count if most is None or (count or 0) <= most else None
-            object.__setattr__(self, name, known)
+            valid_count = count if most is None or (count or 0) <= most else None
+            object.__setattr__(self, name, valid_count)
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Times in ms by the engine's clock: until it took the call up, and then to the first token."""
+    """Times in ms by the engine's clock: the wait in its queue, then up to the first token."""
 
     queue_ms: float
     ttft_ms: float
@@ -100,13 +99,13 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A piece of a streamed answer; ``at``: its `time.perf_counter()`, where known.
+    """A piece of a streamed answer; ``at`` is its `time.perf_counter()` value, if known.
 
-    ``timing`` comes with the last pieces, where the engine measures it, so that calls that waited
-    inside the engine are not taken for slow ones. ``whole``: the answer came in one piece, so the
-    time to its first token is not known. ``extra``: what the engine measures next to the answer,
-    JSON scalars by name; kept with the answer, of each name the latest. ``instead``: the
-    substitute for an answer (`contracts.ANSWER_IN`), and its text.
+    ``timing`` comes with the last pieces if the engine measures it, so that calls that waited
+    inside the engine do not count as slow. ``whole``: the answer came in one piece, so the time to
+    its first token is unknown. ``extra``: the engine's other measurements, JSON scalars by name;
+    the latest value of each name is stored with the answer. ``instead``: the kind of substitute for
+    an answer (`contracts.ANSWER_IN`), and its text.
     """
 
     text: str = ""
@@ -122,13 +121,13 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How to generate the answer.
+    """Settings for generating an answer.
 
-    ``prefix_cache`` False: reuse nothing of earlier calls, where the engine has a switch for it.
-    ``sampling``: draw the tokens so, in one round, whose seed it is; None: take the likeliest.
-    ``schema``: write JSON that fits it (JSON Schema) and nothing else; None: anything.
-    ``attention``: report where the prompt's last token attends, as ``extra["attention"]``
-    (`engines.attention`); of engines whose spec `shows_attention`.
+    ``prefix_cache`` False: reuse nothing from earlier calls, if the engine has a switch for it.
+    ``sampling``: draw tokens with these settings and this seed; None: take the likeliest token.
+    ``schema``: write only JSON that fits this JSON Schema; None: write anything. ``attention``:
+    report the prompt's last token's attention as ``extra["attention"]`` (`engines.attention`), if
+    the engine's spec has `shows_attention`.
     """
 
     max_output_tokens: int
@@ -140,10 +139,10 @@ class Decoding:
 
 
 class TransportError(TransientError):
-    """The model was not reached, or its answer not received; worth another attempt.
+    """The model was not reached, or its answer did not arrive; another attempt may succeed.
 
     ``kind`` names the error (connect, timeout, drop, http_429, ...). ``maybe_paid``: the model may
-    have worked, and charged, before it. ``again`` False: another attempt would end alike. The
+    have worked, and charged, before the error. ``again`` False: another attempt would fail too. The
     message holds no secret.
     """
 
@@ -162,10 +161,10 @@ class TransportError(TransientError):
 
 
 class RejectedError(Exception):
-    """The server refused this one request for good (400, 413, 422).
+    """The server refused this request for good (400, 413, 422).
 
-    ``why``: ``context_overflow``, the prompt is longer than the window; ``quota``, it asks for more
-    than the account may at once; ``content_filter``; ``rejected``, for reasons of its own.
+    ``why``: ``context_overflow`` if the prompt is longer than the window; ``quota`` if the request
+    exceeds what the account may ask for at once; ``content_filter``; else ``rejected``.
     """
 
     def __init__(
@@ -181,8 +180,8 @@ class RejectedError(Exception):
 
 @dataclass(frozen=True)
 class PromptCount:
-    """A prompt's tokens by the model's own count; ``exact``: with the chat template, otherwise of
-    the texts alone, a lower bound of what the server should see."""
+    """A prompt's tokens by the model's own count; ``exact``: with the chat template, otherwise for
+    the texts alone, which is a lower bound of what the server should see."""
 
     tokens: int
     exact: bool = True
@@ -190,79 +189,79 @@ class PromptCount:
 
 @dataclass(frozen=True, slots=True)
 class Embeddings:
-    """``vectors`` (texts, dimensions), in the order of the texts; tokens read, where reported."""
+    """Embedding ``vectors`` (texts, dimensions) in the texts' order; tokens if reported."""
 
     vectors: NDArray[np.float32]
     prompt_tokens: int | None = None
 
 
 class Engine(Protocol):
-    """One way of reaching a model. All methods run on one event loop; calls may overlap."""
+    """An interface to a model. All methods run on one event loop; calls may overlap."""
 
     @property
     def window_tokens(self) -> int | None:
-        """The longest prompt + output (after `start`), or None where it is not known."""
+        """The longest prompt + output (after `start`), or None if unknown."""
         ...
 
     async def start(self) -> None:
-        """Make ready: load weights, or reach the server and ask for its models.
+        """Load the weights, or reach the server and ask for its models.
 
         Raises:
-            EngineError: unreachable, refused, or not there; one sentence.
+            EngineError: the model is unreachable, refused or missing; one sentence.
         """
         ...
 
     def identity(self) -> Identity:
-        """The serving identity (after `start`)."""
+        """Return the serving identity (after `start`)."""
         ...
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """The prompt's tokens by the model's own count, or None where there is none."""
+        """Return the prompt's tokens by the model's own count, or None if it has none."""
         ...
 
     def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
-        """One answer, piece by piece; the last pieces carry ``finish_reason`` and ``usage``.
+        """Yield one answer in pieces; the last pieces carry ``finish_reason`` and ``usage``.
 
         Raises:
-            TransportError: worth another attempt.
-            RejectedError: this request is refused for good.
-            EngineError: no further request makes sense (401, 403, 404, quota used up).
+            TransportError: another attempt may succeed.
+            RejectedError: the request is refused for good.
+            EngineError: every further request would fail (401, 403, 404, quota used up).
         """
         ...
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
-        """One vector for each text, in one request.
+        """Return one vector for each text, from one request.
 
         Raises:
             TransportError, RejectedError: as `stream`.
-            EngineError: this engine has no embeddings; or as `stream`.
+            EngineError: the engine has no embeddings; or as `stream`.
         """
         ...
 
     async def stop(self) -> None:
-        """Free the resources of `start`; safe to call twice."""
+        """Free the resources of `start`; calling it twice is safe."""
         ...
 
 
 class NoEmbeddings:
-    """The `embed` of engines that have no embeddings."""
+    """Mixin with the `embed` of engines that have no embeddings."""
 
     _entry: ModelEntry
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
-        """Raises EngineError."""
+        """Raise EngineError."""
         raise EngineError(
-            f"Model {self._entry.name!r}: engine {self._entry.engine!r} has no embeddings; name a "
-            "model of engine 'openai' whose server has /v1/embeddings."
+            f"Model {self._entry.name!r}: engine {self._entry.engine!r} has no embeddings; "
+            "choose a model of engine 'openai' whose server has /v1/embeddings."
         )
 
 
 def text_pieces(
     tokens: Iterable[int], decode: Callable[[list[int]], str], prompt_tokens: int, limit: int
 ) -> Iterator[Delta]:
-    """The text of ``tokens`` piece by piece; the last piece has finish reason and usage.
+    """Yield the text of ``tokens`` in pieces; the last has the finish reason and the usage.
 
-    ``limit``: the most tokens that were asked for, which ends an answer of so many by ``length``.
+    ``limit``: the most tokens requested; an answer of that many tokens ends by ``length``.
     """
     read: list[int] = []
     shown = ""
@@ -284,8 +283,8 @@ def text_pieces(
 async def stream_from(
     threads: Executor, generate: Callable[[], Iterator[Delta]]
 ) -> AsyncIterator[Delta]:
-    """Yield the pieces as they come; errors of ``generate`` pass through. Left early, the generator
-    ends at its next piece."""
+    """Yield pieces as they come and raise the errors of ``generate``. If the caller leaves early,
+    the generator ends at its next piece."""
     loop = asyncio.get_running_loop()
     pieces: asyncio.Queue[Delta | BaseException | None] = asyncio.Queue()
     given_up = threading.Event()
@@ -318,7 +317,7 @@ _TAIL_BYTES = 20_000
 
 
 def last_words(path: Path, lines: int = 4) -> str:
-    """The last lines of a log that hold a text, errors first, on one line and without secrets."""
+    """Return the last lines with text of a log, errors first, on one line and without secrets."""
     with path.open("rb") as log:
         log.seek(max(os.fstat(log.fileno()).st_size - _TAIL_BYTES, 0))
         text = log.read().decode(errors="replace")
@@ -330,13 +329,13 @@ def last_words(path: Path, lines: int = 4) -> str:
 
 
 def open_engine(entry: ModelEntry) -> Engine:
-    """The engine of ``entry``, not yet started; EngineError where its software is missing."""
+    """Return the engine of ``entry``, not started; raise EngineError if software is missing."""
     engine: Engine = _resolved(engine_spec(entry.engine).load)(entry)
     return engine
 
 
 def declared_identity(entry: ModelEntry) -> dict[str, Any]:
-    """The serving identity as known without a start; raises EngineError like `open_engine`."""
+    """Return the identity known before a start. Raises EngineError like `open_engine`."""
     return dict(_resolved(engine_spec(entry.engine).declared_identity)(entry))
 
 
@@ -348,9 +347,9 @@ T = TypeVar("T")
 
 
 class EngineSession:
-    """Context manager: the engine of ``entry`` is started on enter and stopped on exit.
+    """Context manager that starts the engine of ``entry`` on enter and stops it on exit.
 
-    Raises EngineError on enter, where the engine cannot start.
+    Raises EngineError on enter if the engine cannot start.
     """
 
     def __init__(self, entry: ModelEntry, engine: Engine | None = None) -> None:
@@ -363,7 +362,7 @@ class EngineSession:
         asyncio.set_event_loop(self.loop)
         stopped = False
         while not stopped:
-            # These two leave the loop when a task raises them, and its waiters would wait for ever.
+            # Both end the loop when a task raises them; its waiters would then wait for ever.
             with suppress(SystemExit, KeyboardInterrupt):
                 self.loop.run_forever()
                 stopped = True
@@ -386,7 +385,7 @@ class EngineSession:
         return self.engine.identity()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run ``work`` on the engine's loop; an engine that exits fails the future as others do."""
+        """Run ``work`` on the engine's loop; an engine that exits makes the future fail."""
         return asyncio.run_coroutine_threadsafe(self._without_exit(work), self.loop)
 
     async def _without_exit(self, work: Coroutine[Any, Any, T]) -> T:
@@ -395,7 +394,7 @@ class EngineSession:
         except SystemExit as error:
             raise EngineError(
                 f"The engine of model {self.entry.name!r} tried to end the program (exit code "
-                f"{error.code}); what is measured is kept, so repair it and run the same command."
+                f"{error.code}). Finished answers are kept: repair it and run the same command."
             ) from error
 
     def close(self) -> None:
@@ -405,16 +404,16 @@ class EngineSession:
         with suppress(Exception):
             self.submit(self.engine.stop()).result(timeout=30)
         with suppress(Exception):
-            self.submit(_cancel_rest()).result(timeout=10)
+            self.submit(_cancel_tasks()).result(timeout=10)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(timeout=10)
         if not self.loop.is_running():
             self.loop.close()
 
 
-async def _cancel_rest() -> None:
-    rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for task in rest:
+async def _cancel_tasks() -> None:
+    tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in tasks:
         task.cancel()
-    await asyncio.gather(*rest, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)
     await asyncio.get_running_loop().shutdown_asyncgens()

@@ -1,11 +1,10 @@
-"""Any GGUF model, run in this process by llama.cpp through ``xllamacpp``.
+"""An engine for any GGUF model, run in this process by llama.cpp through ``xllamacpp``.
 
-Settings of models.yaml for the KV cache and RoPE are translated into llama.cpp's.
-
-Its native HTTP server listens on the loopback for as long as the engine runs and is spoken to as
-any other OpenAI-compatible endpoint is: real streaming, its own token counts, and a cancelled call
-ends the work on it, which the library's direct calls do not offer. The server's threads need no
-Python lock, so the event loop stays free and the time to the first token is the model's own.
+Settings of models.yaml for the KV cache and RoPE are translated into llama.cpp's. Its native HTTP
+server listens on the loopback while the engine runs, and we call it like any other
+OpenAI-compatible endpoint: this gives real streaming, its own token counts, and calls that stop
+when cancelled, which the library's direct calls do not offer. The server's threads need no Python
+lock, so the event loop stays free and the time to the first token is the model's.
 """
 
 from __future__ import annotations
@@ -56,13 +55,14 @@ _ROPE_NUMBERS = {
 
 
 def kv_types(entry: ModelEntry) -> tuple[str, str]:
-    """Types of the keys' and the values' cache, of ``q8_0`` or ``q8_0/q4_0``; else EngineError."""
-    given = (entry.kv_cache_dtype or "f16").lower()
-    keys, _, values = given.partition("/")
+    """Return the cache types of keys and values, from ``q8_0`` or ``q8_0/q4_0``; else
+    EngineError."""
+    cache_type = (entry.kv_cache_dtype or "f16").lower()
+    keys, _, values = cache_type.partition("/")
     values = values or keys
     if keys not in KV_TYPES or values not in KV_TYPES:
         raise EngineError(
-            f"Model {entry.name!r}: llama.cpp has no KV cache of type {given!r}; set "
+            f"Model {entry.name!r}: llama.cpp has no KV cache of type {cache_type!r}; set "
             f"`kv_cache_dtype` to one of {', '.join(KV_TYPES)}, or to two as in q8_0/q4_0 (keys/"
             "values)."
         )
@@ -70,18 +70,18 @@ def kv_types(entry: ModelEntry) -> tuple[str, str]:
 
 
 def rope_settings(entry: ModelEntry) -> dict[str, str | int | float]:
-    """Parameter of llama.cpp -> value; empty where the GGUF's own RoPE is kept.
+    """Return llama.cpp's RoPE parameters; empty if the GGUF's own RoPE is kept.
 
     ``rope_scaling`` has the keys of Hugging Face configurations: ``rope_type`` (default, linear,
     yarn), ``factor``, ``rope_theta``, ``original_max_position_embeddings``, ``attention_factor``,
     ``beta_fast``, ``beta_slow``.
 
     Raises:
-        EngineError: another key or value.
+        EngineError: a key or value is not supported.
     """
-    given: Mapping[str, Any] = entry.rope_scaling or {}
+    scaling: Mapping[str, Any] = entry.rope_scaling or {}
     settings: dict[str, str | int | float] = {}
-    for key, value in given.items():
+    for key, value in scaling.items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
         if key in {"rope_type", "type"} and value in _ROPE_TYPES:
             settings["rope_scaling_type"] = _ROPE_TYPES[value]
@@ -91,20 +91,20 @@ def rope_settings(entry: ModelEntry) -> dict[str, str | int | float]:
             settings[_ROPE_NUMBERS[key]] = value
         else:
             raise EngineError(
-                f"Model {entry.name!r}: llama.cpp takes no `rope_scaling` of {key}: {value}; use "
+                f"Model {entry.name!r}: llama.cpp has no `rope_scaling` of {key}: {value}; use "
                 f"rope_type ({', '.join(_ROPE_TYPES)}) and, above 0, factor, "
                 f"{', '.join(_ROPE_NUMBERS)}."
             )
     if "rope_freq_scale" in settings and "rope_scaling_type" not in settings:
         raise EngineError(
-            f"Model {entry.name!r}: `rope_scaling` has a factor and no rope_type; add linear or "
-            "yarn."
+            f"Model {entry.name!r}: `rope_scaling` has a factor but no rope_type; add "
+            "`rope_type: linear` or `rope_type: yarn`."
         )
     return settings
 
 
 def apply_settings(params: Any, entry: ModelEntry) -> None:
-    """Write both into an ``xllamacpp.CommonParams``."""
+    """Write the cache types and RoPE settings into an ``xllamacpp.CommonParams``."""
     import xllamacpp
 
     keys, values = kv_types(entry)
@@ -117,13 +117,13 @@ def apply_settings(params: Any, entry: ModelEntry) -> None:
 
 
 BATCH_TOKENS = 512
-"""Read at a time: after Ctrl-C, at most so many tokens are still read."""
+"""Tokens read at a time; after Ctrl-C, at most this many are still read."""
 SLOW_SECONDS, SLOW_SHARE = 5.0, 0.7
 _ERRORS_ONLY = 1
 
 
 def llamacpp_identity(entry: ModelEntry) -> dict[str, Any]:
-    """All that decides the answers, without loading the model; threads and concurrency do not."""
+    """Return every setting that decides the answers, without loading the model."""
     version = installed_version("xllamacpp", entry, "local")
     path = weights_file(entry)
     return {
@@ -137,11 +137,11 @@ def llamacpp_identity(entry: ModelEntry) -> dict[str, Any]:
 
 
 def weights_file(entry: ModelEntry) -> Path:
-    """The GGUF file, of one in several parts the first, else EngineError."""
+    """Return the GGUF file, or its first part. Raises EngineError if it cannot be used."""
     path = find_weights(entry)
     if path.is_dir():
         raise EngineError(
-            f"Model {entry.name!r}: {path} is a folder; name the GGUF file itself in `weights` of "
+            f"Model {entry.name!r}: {path} is a folder; give the GGUF file itself in `weights` of "
             "models.yaml."
         )
     gguf_parts(path)
@@ -150,19 +150,18 @@ def weights_file(entry: ModelEntry) -> Path:
 
 
 def _window(entry: ModelEntry, path: Path) -> int:
-    # More than the weights were trained to may be asked for: how far that carries is a question
-    # that this instrument is for.
+    # A window beyond the trained length is allowed: this tool measures how far it is useful.
     window = entry.window_tokens or trained_window(gguf_header(path))
     if window is None:
         raise EngineError(
-            f"Model {entry.name!r}: {path} does not say how long its window is; give "
+            f"Model {entry.name!r}: {path} does not give the length of its window; set "
             "`window_tokens` in models.yaml."
         )
     return window
 
 
 class LlamaCppEngine(NoEmbeddings):
-    """See `base.Engine`."""
+    """An engine (see `base.Engine`) that runs llama.cpp in this process."""
 
     def __init__(self, entry: ModelEntry) -> None:
         self._entry = entry
@@ -181,11 +180,11 @@ class LlamaCppEngine(NoEmbeddings):
 
     @property
     def window_tokens(self) -> int | None:
-        """The entry's window, else the one that the weights were trained to."""
+        """The entry's window, else the trained window."""
         return _window(self._entry, self._path)
 
     async def start(self) -> None:
-        """Load the weights and listen on a free port of the loopback."""
+        """Load the weights and listen on a free loopback port."""
         async with self._lock:  # a start that is given up goes on in its thread: `stop` waits
             self._server = await asyncio.to_thread(self._load)
             address = self._server.listening_address
@@ -205,7 +204,7 @@ class LlamaCppEngine(NoEmbeddings):
         if slot < (self.window_tokens or 0):
             raise EngineError(
                 f"Model {self._entry.name!r}: llama.cpp gives each call {slot} tokens of the "
-                f"{self.window_tokens} asked for; set a smaller `window_tokens` or `concurrency` "
+                f"{self.window_tokens} requested; set a smaller `window_tokens` or `concurrency` "
                 "in models.yaml."
             )
 
@@ -221,8 +220,8 @@ class LlamaCppEngine(NoEmbeddings):
         params.n_parallel = slots
         params.kv_unified = False
         params.n_batch = params.n_ubatch = BATCH_TOKENS
-        params.ctx_shift = False  # on, it drops the front of a long context without a word
-        params.fit_params = False  # on, it shortens the window to what memory is free
+        params.ctx_shift = False  # if on, it silently drops the start of a long context
+        params.fit_params = False  # if on, it shortens the window to the free memory
         params.cache_ram_mib = 0  # no copies of earlier prompts but the slot's own: up to 8 GB
         # Nothing of a prompt is shown to another user of the machine or a page in a browser.
         params.ui = params.endpoint_slots = params.endpoint_metrics = False
@@ -239,14 +238,14 @@ class LlamaCppEngine(NoEmbeddings):
         apply_settings(params, entry)
         try:
             server = xllamacpp.Server(params)
-            known = xllamacpp.get_device_info()
+            devices = xllamacpp.get_device_info()
         except RuntimeError as error:
             raise EngineError(
                 f"Model {entry.name!r}: llama.cpp cannot load {self._path} with a window of "
-                f"{self.window_tokens} tokens ({error}); see its own words above, and correct "
+                f"{self.window_tokens} tokens ({error}); see its messages above, and correct "
                 "models.yaml."
             ) from error
-        gpus = [str(d["description"]) for d in known if not d["type"].name.endswith("_CPU")]
+        gpus = [str(d["description"]) for d in devices if not d["type"].name.endswith("_CPU")]
         self._devices = ", ".join(gpus) or "cpu"
         return server
 
@@ -262,14 +261,14 @@ class LlamaCppEngine(NoEmbeddings):
         self._server = None  # its destructor ends the native threads
 
     def identity(self) -> Identity:
-        """Weights by hash, runtime, cache, RoPE, window; and the devices, once they are known."""
+        """Return weights by hash, runtime, cache, RoPE, window; and the devices once known."""
         fields = llamacpp_identity(self._entry)
         if self._devices:
             fields["server_devices"] = self._devices
         return Identity(fields)
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """Exact: the weights' own chat template and tokenizer."""
+        """Return the exact count, by the weights' own chat template and tokenizer."""
         assert self._remote is not None, "start() comes first"
         assert self._remote.server_count is not None
         try:
@@ -284,7 +283,7 @@ class LlamaCppEngine(NoEmbeddings):
         )
 
     async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
-        """Greedy tokens as they come, then the number of threads and figures of the KV cache."""
+        """Yield greedy tokens as they come, then the thread count and KV cache figures."""
         assert self._remote is not None, "start() comes first"
         wall, cpu = time.perf_counter(), time.process_time()
         stream = self._remote.stream(prompt, decoding)
@@ -296,17 +295,17 @@ class LlamaCppEngine(NoEmbeddings):
         self._cpu_s += time.process_time() - cpu
 
     def notes(self) -> list[str]:
-        """Sentences about the last calls, each once: threads that had to wait for other programs.
+        """Return sentences on the last calls, each once, if threads had to wait for other programs.
 
-        A thread of llama.cpp computes or waits in a loop, so an undisturbed one takes all of its
-        core; how much less it got is how much slower the calls were.
+        A thread of llama.cpp computes or spins, so an undisturbed one takes its whole core; the
+        calls were slower by the share that it did not get.
         """
         share = self._cpu_s / max(self._wall_s * self.threads, 1e-9)
         if self._entry.concurrency == 1 and self._wall_s > SLOW_SECONDS and share < SLOW_SHARE:
             fewer = "" if self.threads == 1 else ", or set fewer `threads` in models.yaml"
             self._notes.append(
                 f"Note: calls of model {self._entry.name!r} were slow: its {self.threads} threads "
-                f"got {share:.0%} of the processor time that they asked for, because other "
+                f"got {share:.0%} of the processor time that they could use, because other "
                 f"programs use the cores; measure when these are idle{fewer}."
             )
         self._wall_s = self._cpu_s = 0.0

@@ -1,18 +1,16 @@
-"""The reference models, run in this process by a Llama decoder in NumPy.
+"""An engine for the reference models: a Llama decoder in NumPy, run in this process.
 
-The decoder takes safetensors and gives greedy tokens, one at a time. Small on purpose: it runs the
-reference models without torch, starts in milliseconds, and is part of the instrument's own
-standard, so it is tested token for token against `transformers`. It reads any `model_type: llama`
-checkpoint with plain RoPE (grouped-query attention and untied heads included); arithmetic is
-float32.
+The decoder reads safetensors and yields greedy tokens, one at a time. It is small on purpose: it
+needs no torch, starts in milliseconds, and belongs to the instrument's own standard, so it is
+tested token for token against `transformers`. It reads any `model_type: llama` checkpoint with
+plain RoPE (grouped-query attention and untied heads included); arithmetic is float32.
 
-Memory stays flat over long prompts: queries go through in blocks, only keys and values are kept
-for the whole prompt, and the last layer and the vocabulary are computed for the last position
-alone.
+Memory stays flat over long prompts: queries are processed in blocks, only keys and values are kept
+for the whole prompt, and the last layer and the vocabulary are computed only for the last position.
 
-Generation runs in worker threads, so that tokens arrive one by one while the event loop stays
-free; the time to the first token is the model's own. The chat template is the one that the
-weights' tokenizer carries, rendered without Jinja.
+Generation runs in worker threads, so tokens arrive one by one while the event loop stays free, and
+the time to the first token is the model's own. The chat template is that of the weights' tokenizer,
+rendered without Jinja.
 """
 
 from __future__ import annotations
@@ -50,19 +48,19 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float32]
 Watch = Callable[[Array], None]
-"""Gets the last token's attention (heads, tokens so far) of one layer after the other; each head's
-weights are in proportion, not normalised."""
+"""Callback for the last token's attention (heads, tokens so far), one layer after another; the
+weights of each head are proportional, not normalised."""
 
 QUERY_BLOCK = 128
-"""Queries attended at once: scores are (heads, block, keys so far), 16 MB at 8,192 keys."""
+"""Queries per block: scores are (heads, block, keys so far), 16 MB at 8,192 keys."""
 NEGLIGIBLE = np.float32(-80.0)
-"""Scores this far below the maximum are raised to it: exp(-80) vanishes in a float32 sum, while the
-denormal numbers further down slow a CPU several times over."""
+"""Lowest score relative to the maximum: exp(-80) vanishes in a float32 sum, while the denormal
+numbers further down slow a CPU several times over."""
 
 
 @dataclass(frozen=True, slots=True)
 class LlamaConfig:
-    """The fields of config.json that the arithmetic needs."""
+    """Fields of config.json that the arithmetic needs."""
 
     vocab_size: int
     hidden_size: int
@@ -109,15 +107,15 @@ _NORMS = ("input_layernorm", "post_attention_layernorm")
 
 
 class LlamaModel:
-    """Read-only weights; `generate` may run in several threads at once."""
+    """Llama weights, read-only; `generate` may run in several threads at once."""
 
     def __init__(self, config: LlamaConfig, tensors: dict[str, NDArray[np.floating]]) -> None:
-        """Take over a checkpoint's tensors. Raises ValueError where one is missing."""
+        """Copy a checkpoint's tensors. Raises ValueError if one is missing."""
         self.config = config
 
         def read(name: str) -> Array:
             if name not in tensors:
-                raise ValueError(f"The weights hold no tensor {name}.")
+                raise ValueError(f"The weights have no tensor {name}.")
             return tensors[name].astype(np.float32)
 
         self._embedding = read("model.embed_tokens.weight")
@@ -136,7 +134,7 @@ class LlamaModel:
     def load(cls, path: str | Path) -> LlamaModel:
         """Read `config.json` and `model.safetensors` from a folder.
 
-        Raises FileNotFoundError where one is missing, ValueError where they are not a plain Llama.
+        Raises FileNotFoundError if one is missing, ValueError if they are not a plain Llama.
         """
         from safetensors.numpy import load_file
 
@@ -151,7 +149,7 @@ class LlamaModel:
         stop_ids: Collection[int],
         watch: Watch | None = None,
     ) -> Iterator[int]:
-        """The greedy answer to a prompt, each token yielded as soon as it is known.
+        """Yield the greedy answer to a prompt, each token as soon as it is known.
 
         ``watch`` receives the attention of the prompt's last token.
 
@@ -184,14 +182,14 @@ class LlamaModel:
             ids = np.array([token])
 
     def new_cache(self, capacity: int) -> Array:
-        """Room for keys and values: (layers, 2, kv_heads, capacity, head_dim)."""
+        """Return empty space for keys and values: (layers, 2, kv_heads, capacity, head_dim)."""
         c = self.config
         return np.empty((c.layers, 2, c.kv_heads, capacity, c.head_dim), np.float32)
 
     def _logits(
         self, ids: NDArray[np.int64], start: int, cache: Array, watch: Watch | None = None
     ) -> Array:
-        """Logits (vocabulary,) after the tokens `ids`, whose positions begin at `start`."""
+        """Return logits (vocabulary,) after the tokens `ids`, whose positions begin at `start`."""
         x = self._embedding[ids]
         position = np.arange(start, start + ids.size, dtype=np.float32)
         angle = position[:, None] * self._frequency
@@ -202,7 +200,7 @@ class LlamaModel:
             end = start + ids.size
             keys[:, start:end] = self._rotate(self._split(h @ layer["self_attn.k_proj"]), rotation)
             values[:, start:end] = self._split(h @ layer["self_attn.v_proj"])
-            # Of the last layer nothing but the last position is ever read.
+            # Of the last layer, only the last position is ever read.
             first = ids.size - 1 if n == len(self._layers) - 1 else 0
             out = np.empty_like(x[first:])
             for low in range(first, ids.size, QUERY_BLOCK):
@@ -219,7 +217,7 @@ class LlamaModel:
         return logits
 
     def _attend(self, query: Array, keys: Array, values: Array) -> Array:
-        """Causal attention (q, heads * head_dim) of the last q positions to all positions."""
+        """Return causal attention (q, heads * head_dim) of the last q positions to all."""
         heads, q, width = query.shape
         scores = self._weights(query, keys)
         attended: Array = scores @ values
@@ -229,7 +227,7 @@ class LlamaModel:
         return result
 
     def _weights(self, query: Array, keys: Array) -> Array:
-        """Attention weights (kv_heads, group * q, positions) before they are normalised."""
+        """Return unnormalised attention weights (kv_heads, group * q, positions)."""
         heads, q, width = query.shape
         seen = keys.shape[1]
         group = heads // self.config.kv_heads
@@ -245,11 +243,11 @@ class LlamaModel:
         return scores
 
     def _finish(self, x: Array, attended: Array, layer: dict[str, Array]) -> Array:
-        """Output projection, residual and SwiGLU feed-forward."""
+        """Apply the output projection, the residual and the SwiGLU feed-forward."""
         x = x + attended @ layer["self_attn.o_proj"]
         h = self._rms_norm(x, layer["post_attention_layernorm"])
         gate = h @ layer["mlp.gate_proj"]
-        # Written over exp(-|gate|) so that no large gate overflows.
+        # Uses exp(-|gate|) so that no large gate overflows.
         small = np.exp(-np.abs(gate))
         sigmoid = np.where(gate >= 0, np.float32(1), small) / (1 + small)
         result: Array = x + (gate * sigmoid * (h @ layer["mlp.up_proj"])) @ layer["mlp.down_proj"]
@@ -261,12 +259,12 @@ class LlamaModel:
         return result
 
     def _split(self, x: Array) -> Array:
-        """(q, heads * head_dim) -> (heads, q, head_dim)."""
+        """Reshape (q, heads * head_dim) to (heads, q, head_dim)."""
         return x.reshape(x.shape[0], -1, self.config.head_dim).transpose(1, 0, 2)
 
     @staticmethod
     def _rotate(x: Array, rotation: tuple[Array, Array]) -> Array:
-        """Rotary position of x (heads, q, head_dim)."""
+        """Return x (heads, q, head_dim) with its rotary positions."""
         cos, sin = rotation
         half = x.shape[-1] // 2
         first, second = x[..., :half], x[..., half:]
@@ -274,11 +272,11 @@ class LlamaModel:
 
 
 RUNTIME = "numpy-llama/1"
-"""Part of the identity: raised when the runtime's arithmetic changes an answer."""
+"""Runtime version in the identity; raise it when a change of arithmetic changes an answer."""
 
 
 def weights_folder(entry: ModelEntry) -> Path:
-    """The folder with config.json, model.safetensors and tokenizer.json, else EngineError."""
+    """Return the folder with config, weights and tokenizer. Raises EngineError if incomplete."""
     if entry.weights:
         folder = Path(entry.weights)
     elif entry.model_id in REFERENCE_MODELS:
@@ -298,7 +296,7 @@ def weights_folder(entry: ModelEntry) -> Path:
 
 
 def reference_identity(entry: ModelEntry) -> dict[str, Any]:
-    """Hashes of all that decides the answers; loads nothing."""
+    """Return hashes of all files that decide the answers; load nothing."""
     folder = weights_folder(entry)
     template = folder / "chat_template.jinja"
     return {
@@ -324,7 +322,7 @@ def _window(entry: ModelEntry, folder: Path) -> int:
 
 
 class ReferenceEngine(NoEmbeddings):
-    """See `base.Engine`. Concurrent calls run in as many threads, one token stream each."""
+    """An engine (see `base.Engine`) that runs each concurrent call in its own thread."""
 
     def __init__(self, entry: ModelEntry) -> None:
         self._entry = entry
@@ -336,11 +334,11 @@ class ReferenceEngine(NoEmbeddings):
 
     @property
     def window_tokens(self) -> int | None:
-        """The smaller of the weights' and the entry's window."""
+        """The smaller of the weights' and the entry's windows."""
         return _window(self._entry, self._folder)
 
     async def start(self) -> None:
-        """Load weights and tokenizer (some 50 ms)."""
+        """Load the weights and the tokenizer (about 50 ms)."""
         from threadpoolctl import threadpool_limits
         from tokenizers import Tokenizer
 
@@ -359,7 +357,7 @@ class ReferenceEngine(NoEmbeddings):
                 "token; use other weights."
             )
         self._end = end
-        # Matrices this small are not worth sharing out: on two busy cores OpenBLAS's own threads
+        # Matrices this small gain nothing from threads: on two busy cores OpenBLAS's threads
         # wait for each other, and 5,900 tokens take 11 s instead of 1.
         self._one_thread = threadpool_limits(1, user_api="blas")
         self._threads = ThreadPoolExecutor(
@@ -367,7 +365,7 @@ class ReferenceEngine(NoEmbeddings):
         )
 
     async def stop(self) -> None:
-        """Let the worker threads go."""
+        """Stop the worker threads."""
         if self._threads is not None:
             self._threads.shutdown(wait=True, cancel_futures=True)
             self._threads = None
@@ -375,11 +373,11 @@ class ReferenceEngine(NoEmbeddings):
         self._model = None
 
     def identity(self) -> Identity:
-        """Weights, configuration, tokenizer and template by hash."""
+        """Return hashes of weights, configuration, tokenizer and template."""
         return Identity(reference_identity(self._entry))
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """Exact: the prompt is tokenised as it will be read."""
+        """Return the exact count: the prompt is tokenised as it will be read."""
         ids = self.encode(prompt)
         if len(self._counted) > 2 * self._entry.concurrency + 8:
             self._counted.clear()  # calls that were counted and never sent
@@ -387,7 +385,7 @@ class ReferenceEngine(NoEmbeddings):
         return PromptCount(len(ids))
 
     def encode(self, prompt: Prompt) -> list[int]:
-        """Token ids of the prompt under the model's chat template."""
+        """Return the prompt's token ids under the model's chat template."""
         ids: list[int] = self._encoding(prompt).ids
         return ids
 
@@ -396,7 +394,7 @@ class ReferenceEngine(NoEmbeddings):
         return self._tokenizer.encode(_render(prompt), add_special_tokens=False)
 
     def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
-        """Greedy tokens as they come."""
+        """Yield greedy tokens as they come."""
         assert self._threads is not None, "start() comes first"
         return stream_from(self._threads, lambda: self._generate(prompt, decoding))
 
@@ -416,7 +414,7 @@ class ReferenceEngine(NoEmbeddings):
 
 
 def _render(prompt: Prompt) -> str:
-    """The prompt's text under the reference models' chat template."""
+    """Return the prompt's text under the reference models' chat template."""
     if prompt.mode == "completion":
         return prompt.text
     return render_chat(prompt.as_dicts(), continue_final=prompt.mode == "chat_prefill")

@@ -1,7 +1,7 @@
-"""Engines without a model: code in this process answers, by rules of an experiment's own.
+"""Engines without a model: code in this process answers by an experiment's rules.
 
-They are controls of known behaviour. They count tokens with the tokenizer of their entry and answer
-the same prompt alike on every machine.
+They are controls with known behaviour. They count tokens with their entry's tokenizer and give the
+same answer to a prompt on every machine.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
 UNLIMITED = 1 << 32
-"""The window of an entry that names none: more than any prompt has."""
+"""Window of an entry that declares none: larger than any prompt."""
 
 
 class ScriptedEngine(NoEmbeddings):
-    """See `base.Engine`; ``identity`` has the keys ``tokenizer`` and ``window_tokens``."""
+    """An engine (see `base.Engine`); ``identity`` has ``tokenizer`` and ``window_tokens``."""
 
     def __init__(self, entry: ModelEntry, identity: dict[str, Any]) -> None:
         self._entry, self._identity = entry, identity
@@ -40,7 +40,7 @@ class ScriptedEngine(NoEmbeddings):
 
     @property
     def window_tokens(self) -> int | None:
-        """The entry's; without one, more than any prompt has."""
+        """The entry's window, else one larger than any prompt."""
         return int(self._identity["window_tokens"])
 
     async def start(self) -> None:
@@ -48,37 +48,37 @@ class ScriptedEngine(NoEmbeddings):
         from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 
         self._tokenizer = open_tokenizer(self._identity["tokenizer"])
-        # One thread: state that a reply keeps of a document serves the question after it.
+        # One thread, so that a reply's notes on a document serve the next question.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=self._entry.engine)
 
     async def stop(self) -> None:
-        """Let the thread go."""
+        """Stop the thread."""
         if self._thread is not None:
             self._thread.shutdown(wait=True, cancel_futures=True)
             self._thread = None
 
     def identity(self) -> Identity:
-        """All that decides the answers."""
+        """Return every setting that decides the answers."""
         return Identity(self._identity)
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """The texts' tokens: there is no chat template."""
+        """Return the texts' tokens; there is no chat template."""
         return PromptCount(self._tokens(prompt))
 
     def _tokens(self, prompt: Prompt) -> int:
         if prompt.document is None or prompt.outline is None:
             return sum(map(self.count, prompt.contents()))
-        # As if cut at the document: the longest text of a prompt is then counted once for all.
+        # Counted separately, so that the long document is tokenised only once.
         document = prompt.document.count(self._identity["tokenizer"], self.count)
         return document + sum(map(self.count, prompt.outline.contents()))
 
     def count(self, text: str) -> int:
-        """Tokens of a text."""
+        """Return the number of tokens in a text."""
         assert self._tokenizer is not None, "start() comes first"
         return self._tokenizer.count(text)
 
     def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
-        """Yield the answer in one piece; errors of `reply` pass through."""
+        """Yield the answer in one piece, and raise the errors of `reply`."""
         assert self._thread is not None, "start() comes first"
         return stream_from(self._thread, lambda: self._deltas(prompt, decoding))
 
@@ -92,6 +92,6 @@ class ScriptedEngine(NoEmbeddings):
         """Return the answer and the reason why it ends.
 
         Raises:
-            RejectedError: there is no answer to such a prompt.
+            RejectedError: the rules have no answer to this prompt.
         """
         raise NotImplementedError

@@ -1,7 +1,7 @@
-"""Local weights run in this process by transformers: a safetensors folder, or a dequantised GGUF.
+"""An engine that runs transformers in this process: a safetensors folder or a GGUF file.
 
-Greedy, token by token over a cache of its own: `generate` would take a repetition penalty and the
-like from the model's folder. The slowest engine here, and the one whose inside is within reach.
+It decodes greedily over its own cache, because `generate` would take a repetition penalty and the
+like from the model's folder. It is the slowest engine, but gives access to the model's internals.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _DEFAULT_ATTENTION = "sdpa"
 
 
 def transformers_identity(entry: ModelEntry) -> dict[str, Any]:
-    """Identity of all that decides the answers, but for the device; loads nothing."""
+    """Return every setting that decides the answers, except the device; load nothing."""
     path = model_path(entry)
     names = ("torch", "transformers", *(("gguf",) if path.is_file() else ()))
     runtime = " ".join(f"{name} {installed_version(name, entry, 'transformers')}" for name in names)
@@ -71,17 +71,17 @@ def transformers_identity(entry: ModelEntry) -> dict[str, Any]:
 
 
 def model_path(entry: ModelEntry) -> Path:
-    """The folder with config.json, tokenizer and weights, or a GGUF file; else EngineError."""
+    """Return the folder with config, tokenizer and weights, or a GGUF file; else EngineError."""
     path = find_weights(entry)
     if path.is_dir() and not (path / "config.json").is_file():
         raise EngineError(
-            f"Model {entry.name!r}: {path} has no config.json; name the folder that holds it and "
+            f"Model {entry.name!r}: {path} has no config.json; give the folder that holds it and "
             "the weights in `weights` of models.yaml."
         )
     if path.is_file() and len(gguf_parts(path)) > 1:
         raise EngineError(
-            f"Model {entry.name!r}: {path} is a model in several parts, of which transformers "
-            "reads the first alone; merge them (`llama-gguf-split --merge`), or use engine "
+            f"Model {entry.name!r}: {path} is one part of a model, but transformers reads only "
+            "single files; merge the parts (`llama-gguf-split --merge`), or use engine "
             "llamacpp."
         )
     return path
@@ -99,7 +99,7 @@ def _config(entry: ModelEntry, path: Path) -> dict[str, Any]:
 
 
 def dtype_of(entry: ModelEntry, path: Path) -> str:
-    """The type that the weights are computed in; EngineError for another than `DTYPES`."""
+    """Return the compute type of the weights. Raises EngineError if it is not one of `DTYPES`."""
     dtype = entry.dtype
     if dtype is None and path.is_dir():
         config = _config(entry, path)
@@ -107,15 +107,15 @@ def dtype_of(entry: ModelEntry, path: Path) -> str:
     dtype = dtype or "float32"
     if dtype not in DTYPES:
         raise EngineError(
-            f"Model {entry.name!r}: engine {entry.engine!r} computes in no {dtype!r}; set `dtype` "
-            f"in models.yaml to one of {', '.join(DTYPES)}."
+            f"Model {entry.name!r}: engine {entry.engine!r} does not support {dtype!r}; set "
+            f"`dtype` in models.yaml to one of {', '.join(DTYPES)}."
         )
     return dtype
 
 
 def window_of(entry: ModelEntry, path: Path) -> int:
-    """The entry's window, else the trained one; EngineError where the weights do not name it."""
-    if entry.window_tokens:  # beyond the trained length, too: how far that carries is measured
+    """Return the entry's window, else the trained one. Raises EngineError if there is neither."""
+    if entry.window_tokens:  # may exceed the trained length, to measure that
         return entry.window_tokens
     if path.is_file():
         trained: Any = trained_window(gguf_header(path))
@@ -123,14 +123,14 @@ def window_of(entry: ModelEntry, path: Path) -> int:
         trained = _config(entry, path).get("max_position_embeddings")
     if not isinstance(trained, int):
         raise EngineError(
-            f"Model {entry.name!r}: {path} does not say how long its window is; give "
+            f"Model {entry.name!r}: {path} does not give the length of its window; set "
             "`window_tokens` in models.yaml."
         )
     return trained
 
 
 class TransformersEngine(NoEmbeddings):
-    """See `base.Engine`."""
+    """An engine (see `base.Engine`) that runs transformers in this process."""
 
     def __init__(self, entry: ModelEntry) -> None:
         self._entry = entry
@@ -147,7 +147,7 @@ class TransformersEngine(NoEmbeddings):
 
     @property
     def window_tokens(self) -> int | None:
-        """The entry's window, else the one that the weights were trained to."""
+        """The entry's window, else the trained window."""
         return window_of(self._entry, self._path)
 
     async def start(self) -> None:
@@ -169,10 +169,10 @@ class TransformersEngine(NoEmbeddings):
             if entry.threads:
                 torch.set_num_threads(entry.threads)
             source: dict[str, Any] = {"local_files_only": True}
-            numbers: dict[str, Any] = {}
+            dequantizing: dict[str, Any] = {}
             if path.is_file():
                 source["gguf_file"] = path.name
-                numbers = dequantizing_options()
+                dequantizing = dequantizing_options()
             folder = str(path.parent if path.is_file() else path)
             config = AutoConfig.from_pretrained(folder, **source)
             if entry.rope_scaling:
@@ -185,7 +185,7 @@ class TransformersEngine(NoEmbeddings):
                 dtype=getattr(torch, dtype_of(entry, path)),
                 attn_implementation=entry.attention or _DEFAULT_ATTENTION,
                 **source,
-                **numbers,
+                **dequantizing,
             )
             device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
             self._model = model.to(device).eval()
@@ -198,29 +198,29 @@ class TransformersEngine(NoEmbeddings):
                 "entry in models.yaml, or fetch the weights again."
             ) from error
         ends = self._model.generation_config.eos_token_id
-        listed = ends if isinstance(ends, list) else [ends]
-        self._ends = {*listed, self._tokenizer.eos_token_id}
+        end_ids = ends if isinstance(ends, list) else [ends]
+        self._ends = {*end_ids, self._tokenizer.eos_token_id}
 
     async def stop(self) -> None:
-        """Let the threads end and the memory go."""
+        """Stop the threads and free the memory."""
         threads, self._threads = self._threads, None
         if threads is not None:
             await asyncio.to_thread(threads.shutdown, wait=True, cancel_futures=True)
         self._model = self._tokenizer = None
 
     def identity(self) -> Identity:
-        """Weights by hash, versions, dtype, attention, window; and the device, once it is known."""
+        """Return weights by hash, versions and settings; and the device once known."""
         fields = transformers_identity(self._entry)
         if self._device:
             fields["server_device"] = self._device
         return Identity(fields)
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """Exact: the weights' own chat template and tokenizer."""
+        """Return the exact count, by the weights' own template and tokenizer."""
         return PromptCount(len(await asyncio.to_thread(self.encode, prompt)))
 
     def encode(self, prompt: Prompt) -> list[int]:
-        """Token ids of the prompt as it will be read; EngineError if the template refuses it."""
+        """Return the prompt's token ids. Raises EngineError if the template refuses it."""
         assert self._tokenizer is not None, "start() comes first"
         if prompt.mode == "completion":
             ids: list[int] = self._tokenizer(prompt.text)["input_ids"]
@@ -229,18 +229,18 @@ class TransformersEngine(NoEmbeddings):
         return ids
 
     def render(self, prompt: Prompt) -> str:
-        """The prompt's text under the weights' chat template; raises as `encode` does."""
+        """Return the prompt's text under the chat template; raises as `encode` does."""
         if prompt.mode == "completion":
             return prompt.text
         return str(self._templated(prompt, tokenize=False))
 
     def _templated(self, prompt: Prompt, **form: Any) -> Any:
-        begun = prompt.mode == "chat_prefill"
+        prefilled = prompt.mode == "chat_prefill"
         try:
             return self._tokenizer.apply_chat_template(
                 prompt.as_dicts(),
-                add_generation_prompt=not begun,
-                continue_final_message=begun,
+                add_generation_prompt=not prefilled,
+                continue_final_message=prefilled,
                 **form,
             )
         except Exception as error:  # Jinja's own errors, and ValueError without a template
@@ -251,7 +251,7 @@ class TransformersEngine(NoEmbeddings):
             ) from error
 
     def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
-        """Greedy tokens as they come."""
+        """Yield greedy tokens as they come."""
         assert self._threads is not None, "start() comes first"
         return stream_from(self._threads, lambda: self._generate(prompt, decoding))
 
@@ -265,17 +265,17 @@ class TransformersEngine(NoEmbeddings):
         return attention.with_pieces(pieces) if attention else pieces
 
     def _evidence(self, prompt: Prompt, ids: list[int]) -> NDArray[np.bool_] | None:
-        """Which tokens hold evidence; only fast tokenizers say where each token lies."""
+        """Return which tokens hold evidence; only fast tokenizers give token positions."""
         if not prompt.evidence or not self._tokenizer.is_fast:
             return None
-        coded = self._tokenizer(
+        encoding = self._tokenizer(
             self.render(prompt),
             add_special_tokens=prompt.mode == "completion",  # a chat template writes its own
             return_offsets_mapping=True,
         )
-        if list(coded["input_ids"]) != ids:
+        if list(encoding["input_ids"]) != ids:
             return None
-        return evidence_tokens(prompt, self.render, coded["offset_mapping"])
+        return evidence_tokens(prompt, self.render, encoding["offset_mapping"])
 
     def _tokens(self, ids: list[int], most: int, attention: LastAttention | None) -> Iterator[int]:
         import torch

@@ -1,4 +1,4 @@
-"""Making the calls of a plan: claims, budget, rate limits, retries, prediction rows.
+"""The execution of a plan's calls: claims, budget, rate limits, retries, prediction rows.
 
-Does not belong here: what one engine does with one request (`engines`).
+Does not belong here: how one engine handles one request (`engines`).
 """

@@ -1,13 +1,13 @@
-"""One call, from judging its length to its outcome, over as many attempts as it takes.
+"""Sending one call, from checking its length to its outcome, with retries and rate limits.
 
-Limits on the requests: how many are under way at once, and how many begin in a minute. The number
-in flight follows additive increase, multiplicative decrease (D.-M. Chiu and R. Jain, "Analysis of
-the increase and decrease algorithms for congestion avoidance in computer networks", Computer
-Networks and ISDN Systems 17, 1989), with HTTP 429 as the sign of congestion. Errors of other kinds
-say nothing about how much the server can take: they hold it where it is.
+Two limits apply to requests: how many are in flight at once, and how many start per minute. The
+number in flight follows additive increase, multiplicative decrease (D.-M. Chiu and R. Jain,
+"Analysis of the increase and decrease algorithms for congestion avoidance in computer networks",
+Computer Networks and ISDN Systems 17, 1989), with HTTP 429 as the sign of congestion. Other errors
+tell nothing about the server's capacity, so they leave the limit unchanged.
 
-Errors of the transport are tried again, within bounds of count and time; answers, however bad, are
-results and never asked for twice.
+Transport errors are retried within limits of count and time. Answers, however bad, are results and
+are never requested twice.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ from contextcliff_dagster.inference.telemetry import CallCounters, LoopLag, Requ
 from contextcliff_dagster.retry import AttemptBudget, Backoff, Breaker
 
 _BURST_S = 5.0
-"""How far ahead a rate limit may be used: servers meter by the second, not by the minute."""
+"""Seconds of a rate limit that may be used at once: servers meter by the second."""
 
 
 class AdaptiveLimit:
-    """The number of requests that may be in flight: 1 to ``most``, beginning at ``most``.
+    """Limit on the requests in flight: 1 to ``most``, starting at ``most``.
 
-    A full round of answers adds one; a 429 halves it. Requests that were under way when it was
-    halved say nothing new: of each generation only the first 429 counts.
+    A full round of answers adds one; a 429 halves it. Requests that were in flight at that time
+    give no new information, so only the first 429 of each generation counts.
     """
 
     def __init__(self, most: int) -> None:
@@ -69,28 +69,28 @@ class AdaptiveLimit:
 
     @property
     def now(self) -> int:
-        """Requests that may be in flight."""
+        """The number of requests that may be in flight."""
         return int(self._level)
 
     def answered(self, in_flight: int) -> None:
-        """A request brought an answer. A limit that is not used is not known to hold: no growth."""
+        """Note an answered request. The limit grows only if it was fully used."""
         if in_flight >= self.now:
             # 1/8192 of slack: four times 1/4 must be a whole one in floating point, too.
             self._level = min(float(self.most), self._level + (1 + 2**-13) / self.now)
 
     def slow_down(self, generation: int) -> None:
-        """A request of ``generation`` was answered by 429."""
+        """Note that a request of ``generation`` got a 429."""
         if generation == self.generation:
             self.generation += 1
             self._level = max(1.0, math.floor(self._level / 2))
 
 
 class Bucket:
-    """A token bucket over seconds of a given clock: ``per_minute`` units flow in, spent as taken.
+    """A token bucket on a given clock in seconds: ``per_minute`` units flow in.
 
-    It holds five seconds' worth (at least one unit). A larger request is let through when
-    the bucket is full, and then owed: so any minute sees at most ``per_minute`` + the larger of the
-    burst and one take, and a long run at most ``per_minute`` on average.
+    It holds five seconds' worth (at least one unit). A larger request passes when the bucket is
+    full and leaves a debt, so any minute sees at most ``per_minute`` + the larger of the burst and
+    one request, and a long run at most ``per_minute`` on average.
     """
 
     def __init__(self, per_minute: float, now: float) -> None:
@@ -99,14 +99,14 @@ class Bucket:
         self._level, self._at = self.size, now
 
     def wait_s(self, amount: float, now: float) -> float:
-        """Seconds until ``amount`` may be taken; 0 where it may be at once."""
+        """Return the seconds until ``amount`` may be taken, or 0 if it may be taken now."""
         self._fill(now)
         # A nanosecond of slack: a timer that fires exactly on time must not fire too early.
         missing = min(amount, self.size) - self._level
         return 0.0 if missing <= self.rate * 1e-9 else missing / self.rate
 
     def take(self, amount: float, now: float) -> None:
-        """Spend ``amount``."""
+        """Spend ``amount`` units."""
         self._fill(now)
         self._level -= amount
 
@@ -116,7 +116,7 @@ class Bucket:
 
 
 class RateLimiter:
-    """The gate that every request of one run passes, first come, first served; one event loop."""
+    """A first-come, first-served gate for every request of one run, on one event loop."""
 
     def __init__(self, entry: ModelEntry, clock: Callable[[], float] = time.monotonic) -> None:
         self.limit = AdaptiveLimit(entry.concurrency)
@@ -130,9 +130,9 @@ class RateLimiter:
         self._closed = False
 
     async def enter(self, tokens: int) -> int | None:
-        """Wait for the turn of a request of ``tokens``: its generation, or None once closed.
+        """Wait for a request's turn; return its generation, or None once the gate is closed.
 
-        Every generation that is returned wants a `leave`.
+        Call `leave` for every generation that is returned.
         """
         if self._closed:
             return None
@@ -148,16 +148,16 @@ class RateLimiter:
             raise
 
     def leave(self) -> None:
-        """The request has ended, however it did."""
+        """Note that a request has ended, in any way."""
         self.in_flight -= 1
         self._grant()
 
     def answered(self) -> None:
-        """A request, still counted as in flight, brought an answer."""
+        """Note that a request, still counted as in flight, was answered."""
         self.limit.answered(self.in_flight)
 
     def close(self) -> None:
-        """Let no request in any more; those that wait get None."""
+        """Admit no more requests; waiting ones get None."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -189,13 +189,12 @@ class RateLimiter:
 
 
 REASONED_OUT = (5, 8)
-"""Where reasoning used up the output limit in so many of so many first answers, no more of them are
-bought."""
+"""Stop the calls if reasoning used up the output limit in this many of this many first answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sending:
-    """A call that is being sent: its prompt, the model's ``own`` count of it, what is reserved."""
+    """A call being sent, with the model's ``own`` count of its prompt and its reservation."""
 
     call: PlannedCall
     prompt: Prompt
@@ -209,8 +208,8 @@ class _Sending:
 class CallEvents:
     """Counters, trace and callbacks of a run's calls.
 
-    ``ended`` gets the outcome of a call (``new``, ``by_others``, ``failed`` without an outcome),
-    ``held`` one that another process is making already.
+    ``ended`` gets a call's outcome (``new``, ``by_others``, or ``failed`` with no outcome);
+    ``held`` gets a call that another process is already making.
     """
 
     counters: CallCounters
@@ -220,7 +219,7 @@ class CallEvents:
 
 
 class CallSender:
-    """Sends the calls of one run. A call that `halt` caught is left as it was."""
+    """Sender for the calls of one run. A call that `halt` interrupts is left unchanged."""
 
     def __init__(
         self,
@@ -245,26 +244,26 @@ class CallSender:
         self.lag = LoopLag()
 
     def halt(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
         self._halt.set()
         self.limiter.close()
 
     def require_same(self, outcome: Outcome) -> None:
-        """Raises EngineError: the entry pins who answers, and another one than before did."""
-        told = outcome.extra or {}
-        who = {name: told[name] for name in WHO_ANSWERED if name in told}
+        """Raise EngineError if the entry pins who answers and another server answered."""
+        reply_fields = outcome.extra or {}
+        who = {name: reply_fields[name] for name in WHO_ANSWERED if name in reply_fields}
         if not self._entry.pin or not who:
             return
         self._pinned = self._pinned or who
         if who != self._pinned:
             raise EngineError(
-                f"Model {self._scope.model!r} is pinned, but {who} answered after {self._pinned}; "
-                "make its server answer from one place, or begin anew with `contextcliff campaign "
+                f"Model {self._scope.model!r} is pinned to {self._pinned}, but {who} answered; "
+                "route it to a single server, or start a new campaign with `contextcliff campaign "
                 f"new {self._scope.study}`."
             )
 
     async def take(self, call: PlannedCall) -> None:
-        """Bring ``call`` to its end, unless another process is at it or the run is halted."""
+        """Complete ``call``, unless another process is making it or the run is halted."""
         prompt = call.prompt()
         own = await self._engine.count_prompt_tokens(prompt)
         if overflow := overflows(call, prompt, own, self._engine.window_tokens):
@@ -287,7 +286,7 @@ class CallSender:
                 await asyncio.wait_for(self._halt.wait(), wait_s)
 
     async def _once(self, sending: _Sending) -> float | None:
-        """Make one attempt in its turn; return the seconds to wait, None when it was the last."""
+        """Make one attempt; return the seconds to wait for the next, or None if it was the last."""
         call = sending.call
         generation = await self.limiter.enter(sending.reserve.tokens)
         if generation is None:
@@ -295,7 +294,7 @@ class CallSender:
                 await asyncio.wrap_future(self._ledger.release(call.call_key))
             return None
         try:
-            noted = self._ledger.begin(
+            attempt = self._ledger.begin(
                 call,
                 sending.prompt,
                 self._scope,
@@ -304,27 +303,27 @@ class CallSender:
                 sending.size.estimated_tokens,
             )
             try:
-                begun = await asyncio.wrap_future(noted)
+                started = await asyncio.wrap_future(attempt)
             except asyncio.CancelledError:
-                noted.add_done_callback(lambda done: self._never_sent(call, done))
+                attempt.add_done_callback(lambda done: self._never_sent(call, done))
                 raise
-            if begun.state == "finished":
+            if started.state == "finished":
                 outcome = self._ledger.outcomes([call.call_key])[call.call_key]
                 self._ended(call, "by_others", outcome)
                 return None
-            if begun.state == "held":
+            if started.state == "held":
                 self._held(call)
                 return None
             sending.attempts.sent += 1
-            return await self._send(sending, begun.attempt_id, generation)
+            return await self._send(sending, started.attempt_id, generation)
         finally:
             self.limiter.leave()
 
-    def _never_sent(self, call: PlannedCall, noted: Future[Begun]) -> None:
-        """The attempt was noted while the run was being cut short: nothing was sent or spent."""
-        if noted.exception() is None and noted.result().state == "send":
+    def _never_sent(self, call: PlannedCall, attempt: Future[Begun]) -> None:
+        """Record that an attempt was noted but never sent, because the run was stopped."""
+        if attempt.exception() is None and attempt.result().state == "send":
             failure = Failure("interrupted", "stopped before it was sent")
-            attempt_id = noted.result().attempt_id
+            attempt_id = attempt.result().attempt_id
             self._ledger.fail(attempt_id, call.call_key, failure, Spend(), release=True)
 
     async def _send(self, sending: _Sending, attempt_id: int, generation: int) -> float | None:
@@ -382,7 +381,7 @@ class CallSender:
                     f"Model {self._scope.model!r} used up its output limit of "
                     f"{recipe.max_output_tokens} tokens by reasoning and answered nothing, in "
                     f"{total.reasoned_out} of the first {total.answered} calls; raise `prompt: "
-                    "max_output_tokens` of the study (to 4096, say), and run the same command "
+                    "max_output_tokens` of the study (such as to 4096), and run the same command "
                     "again."
                 )
             self.require_same(outcome)
@@ -392,7 +391,7 @@ class CallSender:
         return wait_s
 
     async def _ask_in_time(self, prompt: Prompt, decoding: Decoding, left_s: float) -> Answer:
-        """`ask`, ended by the call's deadline where that comes before the request's own."""
+        """Return the answer; stop at the call's deadline if it comes before the timeout."""
         if left_s >= self._entry.timeout_s:
             return await ask(self._engine, prompt, decoding)
         try:
@@ -418,7 +417,7 @@ class CallSender:
     async def _failed(self, sending: _Sending, attempt_id: int, failure: Failure) -> None:
         release = failure.final
         try:
-            # Being asked to wait is no breakdown, nor are prompts that do not fit.
+            # A request to wait is not a breakdown, and neither are prompts that do not fit.
             total = self._counters.total
             refused = failure.kind in (REFUSED, "quota") and total.answered + total.cached
             asked_to_wait = failure.status in (429, 503, 529)
@@ -428,8 +427,8 @@ class CallSender:
             release = True
             raise
         finally:
-            noted = self._note_failure(sending, attempt_id, failure, release=release)
-            await asyncio.wrap_future(noted)
+            recorded = self._note_failure(sending, attempt_id, failure, release=release)
+            await asyncio.wrap_future(recorded)
             if failure.final:
                 self._counters.total.words = failure.message
                 self._ended(sending.call, "failed", None)

@@ -25,22 +25,21 @@ from contextcliff_dagster.inference.spending import Spend, prompt_tokens_estimat
 
 TRUNCATION_SHARE = 0.02
 TRUNCATION_TOKENS = 8
-"""Slack where our count is of the texts alone: they may merge with the template's tokens."""
+"""Slack if our count covers only the texts, whose ends may merge with the template's tokens."""
 TEMPLATE_TOKENS = 256
 CHARS_A_TOKEN = 16
-"""Of a whole text no tokenizer makes fewer tokens: English has four to five characters a token."""
+"""Most characters per token over a whole text; English has four to five."""
 MOST_TIMES = 10
 PROMPT_MARGIN, OUTPUT_MARGIN = 4_096, 1 << 17
-"""A report of up to `MOST_TIMES` our own count is kept, and on top of it a gateway's own system
-text, or as much reasoning, which not every server counts against the limit, as the longest outputs
-that models have today. The charge is less: see `charge`."""
+"""Margins for a reported usage: up to `MOST_TIMES` our own count is accepted, plus a gateway's
+system text, or as much reasoning, which some servers count outside the limit, as today's longest
+outputs have. The charge is less: see `charge`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallSize:
-    """Tokens of a call by our own count: of the prompt as reserved, as estimated before the
-    campaign's correction and at least, the limit of its output, and the most that reasoning beyond
-    it can have."""
+    """A call's tokens by our own count: the prompt as reserved, as estimated before the campaign's
+    correction, and at least; the output limit; and the most reasoning beyond that limit."""
 
     prompt_tokens: int
     estimated_tokens: int
@@ -49,7 +48,7 @@ class CallSize:
     most_reasoning: int = OUTPUT_MARGIN
 
     def reserve(self, price: Price | None) -> Spend:
-        """Amount to reserve for the call: no cache discount, output up to its limit."""
+        """Return the amount to reserve: no cache discount, output up to its limit."""
         usd = price.cost_usd(self.prompt_tokens, self.output_tokens) if price else 0.0
         return Spend(usd, self.prompt_tokens + self.output_tokens, 1)
 
@@ -62,12 +61,12 @@ def size_of(
     window_tokens: int | None = None,
     most_of_estimate: float = 1.0,
 ) -> CallSize:
-    """The size of ``call``.
+    """Return the size of ``call``.
 
     Args:
-        own: the model's own count of its prompt; exact, or a lower bound.
+        own: the model's own count of the prompt: exact, or a lower bound.
         window_tokens: the longest prompt and output.
-        most_of_estimate: the most that the server counted of a prompt, as a share of our estimate.
+        most_of_estimate: the server's largest count relative to our estimate.
     """
     chars = sum(map(len, prompt.contents()))
     least = max(least_seen(own), chars // CHARS_A_TOKEN)
@@ -84,7 +83,7 @@ def size_of(
 
 
 def least_seen(own: PromptCount | None) -> int:
-    """Tokens that a server has to see of a prompt that is not cut; 0 where that is not known.
+    """Return the tokens that a server must report for an uncut prompt; 0 if unknown.
 
     An exact count must be met; a count of the texts alone is a lower bound, with a little slack.
     """
@@ -94,16 +93,16 @@ def least_seen(own: PromptCount | None) -> int:
 
 
 def was_truncated(own: PromptCount | None, server_tokens: int | None) -> bool | None:
-    """Whether the server saw fewer tokens than were sent; None where one of the counts is missing
-    (see `least_seen`)."""
+    """Return whether the server saw fewer tokens than were sent, or None if a count is missing (see
+    `least_seen`)."""
     if own is None or server_tokens is None:
         return None
     return server_tokens < least_seen(own)
 
 
 def whole_prompt(usage: Usage, own: PromptCount | None) -> Usage:
-    """``usage`` with the cached tokens in the prompt's, where the server counts them apart: without
-    them it saw too little, and with them what was sent."""
+    """Return ``usage`` with cached tokens added to the prompt's, if the server counts them
+    separately: without them it saw too little, and with them what was sent."""
     read, cached = usage.prompt_tokens, usage.cached_tokens
     if own is None or not cached or not was_truncated(own, read):
         return usage
@@ -113,16 +112,16 @@ def whole_prompt(usage: Usage, own: PromptCount | None) -> Usage:
 
 
 def is_too_large(usage: Usage, size: CallSize) -> bool:
-    """Whether a server reports far more than it can have read or written: such a usage is as good
-    as none, and no single reply can use up a budget."""
+    """Return whether a usage is far above what was read or written. It then counts as missing, so
+    that no single reply can use up a budget."""
     return (usage.prompt_tokens or 0) > MOST_TIMES * size.estimated_tokens + PROMPT_MARGIN or (
         usage.completion_tokens or 0
     ) > MOST_TIMES * size.output_tokens + OUTPUT_MARGIN
 
 
 def believed(usage: Usage, size: CallSize, text: str) -> Usage:
-    """``usage`` with no more output than is possible: the allowed amount or, if more, the answer
-    (``text``: a token has a byte at least), and reasoning as far as the window has room."""
+    """Return ``usage`` with its output limited to what is possible: the output limit or, if longer,
+    the answer (a token of ``text`` has at least one byte), plus reasoning within the window."""
     if usage.completion_tokens is None:
         return usage
     most = max(size.output_tokens, len(text.encode("utf-8", "surrogatepass"))) + min(
@@ -132,17 +131,17 @@ def believed(usage: Usage, size: CallSize, text: str) -> Usage:
 
 
 def charge(outcome: Outcome, size: CallSize, price: Price | None) -> Spend:
-    """Charge of a kept outcome: the reported usage, as far as it `is believed <believed>`.
+    """Return the charge for a stored outcome: the usage, as far as it `is believed <believed>`.
 
-    Without a usage it is the reservation, plus the excess of an output beyond its limit. The same
-    holds where the report is less than prompt and output can have had: a server that reports too
-    little does not spend more than it was given. A cache discount is believed.
+    Without a usage it is the reservation, plus any output beyond its limit. The same holds if the
+    report is less than prompt and output must have had: under-reporting must not lower the charge.
+    A cache discount is believed.
     """
     reserved = size.reserve(price)
     written_at_least = len((outcome.raw_output or "") + (outcome.reasoning or "")) // CHARS_A_TOKEN
-    if (beyond := written_at_least - size.output_tokens) > 0:
-        usd = reserved.usd + (price.cost_usd(0, beyond) if price else 0.0)
-        reserved = Spend(usd, reserved.tokens + beyond, 1)
+    if (excess := written_at_least - size.output_tokens) > 0:
+        usd = reserved.usd + (price.cost_usd(0, excess) if price else 0.0)
+        reserved = Spend(usd, reserved.tokens + excess, 1)
     read, written = outcome.prompt_tokens, outcome.completion_tokens
     if read is None or written is None:
         return reserved
@@ -153,12 +152,12 @@ def charge(outcome: Outcome, size: CallSize, price: Price | None) -> Spend:
 
 
 SERVER_PREFIX = "server_"
-"""Before the fields that are only known once the engine runs."""
+"""Prefix of the identity fields that are known only once the engine runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The identity that answered to a name in a campaign."""
+    """The identity recorded under a model's name in a campaign."""
 
     study: str
     campaign: str
@@ -167,8 +166,8 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Identity by a model's entry and weights now (None where that is unknown: ``why_not``), and
-    by the records of a campaign."""
+    """A model's identity by its entry and weights now (None if unknown: ``why_not``), and by the
+    records of a campaign."""
 
     model: str
     declared: Mapping[str, Any] | None
@@ -177,7 +176,7 @@ class Known:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Declared fields, and the engine's report unless it has changed since."""
+        """The declared fields, plus the engine's report unless the declaration changed since."""
         before = dict(self.recorded.identity.fields) if self.recorded else {}
         if self.declared is None:
             return before
@@ -196,18 +195,18 @@ class Known:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
-        there = self.recorded
+        """Return the identity, JSON-ready."""
+        recorded = self.recorded
         return {
             "model": self.model,
             "declared": None if self.declared is None else dict(self.declared),
             "declared_unknown": self.why_not,
-            "recorded": there
+            "recorded": recorded
             and {
-                "study": there.study,
-                "campaign": there.campaign,
-                "identity_hash": there.identity.hash,
-                "fields": dict(there.identity.fields),
+                "study": recorded.study,
+                "campaign": recorded.campaign,
+                "identity_hash": recorded.identity.hash,
+                "fields": dict(recorded.identity.fields),
             },
             "changed_since_recorded": [
                 {"field": name, "recorded": before, "declared": now}
@@ -223,13 +222,13 @@ def known_identity(
     study: str | None = None,
     campaign: str | None = None,
 ) -> Known:
-    """Identity that ``entries`` declare for ``model``, and that its newest campaign recorded.
+    """Return the declared identity of ``model`` and the one its newest campaign recorded.
 
     Args:
-        study, campaign: look only at the records of these.
+        study, campaign: limit the search to their records.
 
     Raises:
-        StudyError: neither knows the name.
+        StudyError: neither models.yaml nor a campaign has the name.
         EngineError: nothing is recorded, and the declared identity is unavailable (no weights).
     """
     recorded = _newest(ledger, model, study, campaign) if ledger else None
@@ -243,19 +242,16 @@ def known_identity(
             why_not = str(error)
     if recorded is None:
         if parse_kv_variant(model):
-            get_model(model, entries)  # which says why its engine cannot be that
+            get_model(model, entries)  # raises an error with the reason
         raise StudyError(
-            f"There is no model {model!r} in models.yaml, and no campaign has measured it; "
-            f"there are {', '.join(sorted(entries))}."
+            f"Model {model!r} is not in models.yaml, and no campaign has measured it; "
+            f"known models: {', '.join(sorted(entries))}."
         )
     return Known(model, None, why_not, recorded)
 
 
 def require_campaign(ledger: Ledger | None, study: str | None, campaign: str | None) -> None:
-    """
-    Raises:
-        StudyError: ``study`` or ``campaign`` is asked for, and nothing has recorded it.
-    """
+    """Raise an error if the ledger lacks the requested campaign."""
     if study is None and campaign is None:
         return
     campaigns = list_campaigns(ledger, study) if ledger else []
@@ -268,13 +264,13 @@ def require_campaign(ledger: Ledger | None, study: str | None, campaign: str | N
 
 
 def _newest(ledger: Ledger, model: str, study: str | None, campaign: str | None) -> Recorded | None:
-    asked = {"m.model": model, "m.study": study, "m.campaign": campaign}
-    given = {name: value for name, value in asked.items() if value is not None}
+    conditions = {"m.model": model, "m.study": study, "m.campaign": campaign}
+    filters = {name: value for name, value in conditions.items() if value is not None}
     rows = ledger.read(
         "SELECT m.study, m.campaign, i.body FROM campaign_models m"
         " JOIN identities i USING (identity_hash)"
-        f" WHERE {' AND '.join(f'{name} = ?' for name in given)}"
+        f" WHERE {' AND '.join(f'{name} = ?' for name in filters)}"
         " ORDER BY m.recorded_at DESC LIMIT 1",
-        tuple(given.values()),
+        tuple(filters.values()),
     )
     return Recorded(rows[0][0], rows[0][1], Identity(json.loads(rows[0][2]))) if rows else None

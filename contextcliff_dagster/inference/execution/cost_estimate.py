@@ -1,6 +1,6 @@
-"""Cost of a measurement, before any call: tokens, money, time.
+"""Cost of a measurement before any call: tokens, money, time.
 
-Whether a prompt and its answer fit into the model's window: judged before sending, never cut.
+It also judges whether prompt and answer fit the window, before sending; nothing is ever cut.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ if TYPE_CHECKING:
 
 
 SCAFFOLD_CHARS_PER_TOKEN = 3
-"""On the high side, for the few words around a document where the tokenizer is not known."""
+"""Low estimate for the few words around a document if the tokenizer is unknown."""
 TEMPLATE_TOKENS = 100
-"""As much as the longest chat templates add, where the template is not in the count: a server that
+"""Tokens of the longest chat templates, added if the count excludes the template: a server that
 cuts long prompts would cut as much unnoticed."""
 
 
 def unknown_window(model: str) -> str:
-    """The sentence for a model whose window neither its entry nor its server states."""
+    """Return the note on a model whose window neither its entry nor its server gives."""
     return (
-        f"Note: the context window is unknown for model {model!r}, so only its server can refuse "
-        "prompts that are too long; give `window_tokens` in models.yaml."
+        f"Note: Model {model!r} has an unknown context window, so only its server can refuse "
+        "prompts that are too long; set `window_tokens` in models.yaml."
     )
 
 
 def overflows(
     call: PlannedCall, prompt: Prompt, own: PromptCount | None, window_tokens: int | None
 ) -> str | None:
-    """A sentence where prompt + output do not fit, else None (also where the window is unknown).
+    """Return a sentence if prompt + output do not fit; None if they do or the window is unknown.
 
-    By the model's own count; lacking one, by the study's count of the document and a careful guess
-    for the rest. The server refuses any prompt that slips through, which gives the same outcome.
+    The model's own count is used; without one, the study's count of the document plus a careful
+    guess for the rest. A server that refuses an unnoticed long prompt gives the same outcome.
     """
     if window_tokens is None:
         return None
@@ -62,8 +62,8 @@ def overflows(
         if not own.exact and prompt.mode != "completion":
             template, counted = TEMPLATE_TOKENS, f"counted without {TEMPLATE_TOKENS} for a template"
     else:
-        rest = sum(map(len, prompt.contents())) - len(call.document)
-        tokens = call.length_tokens + math.ceil(rest / SCAFFOLD_CHARS_PER_TOKEN)
+        other_chars = sum(map(len, prompt.contents())) - len(call.document)
+        tokens = call.length_tokens + math.ceil(other_chars / SCAFFOLD_CHARS_PER_TOKEN)
         counted = "estimated"
     needed = tokens + template + call.recipe.max_output_tokens
     if needed <= window_tokens:
@@ -79,12 +79,12 @@ _HISTORY_CALLS = 20
 
 @dataclass(slots=True)
 class CostLine:
-    """One model in one bin. ``cached`` calls are paid already; ``overflow`` calls will not be sent.
+    """Cost of one model in one bin; ``cached`` calls are paid, ``overflow`` calls will not be sent.
 
-    ``prompt_tokens`` by the study's count; ``output_tokens`` and the money at the full output
-    limit; ``usd_at_most`` is what the budget must have room for. USD are None without a price.
-    ``control``: the name of the plan, None for the measurement's own.
-    ``too_long``: of all calls, those that do not fit, whether that is on record already or not.
+    ``prompt_tokens`` follow the study's count; ``output_tokens`` and USD assume the full output
+    limit; ``usd_at_most`` is what the budget needs. USD are None without a price. ``control``: the
+    plan's name, None for the measurement itself. ``too_long``: all calls that do not fit, whether
+    recorded already or not.
     """
 
     model: str
@@ -103,11 +103,10 @@ class CostLine:
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """The lines and their sums. ``pace``: per model, where its seconds come from.
+    """The lines and their sums. ``pace``: source of the seconds for each model.
 
-    ``notes``: sentences about prices that are old, and on memory and disk that engine `kvpress`
-    takes. ``price_unknown``: models with calls to make that may cost an unknown sum
-    (:func:`~.spending.price_unknown`).
+    ``notes``: sentences about old prices, and about the memory and disk that engine `kvpress`
+    takes. ``price_unknown``: models with calls of unknown price (:func:`~.spending.price_unknown`).
     """
 
     lines: tuple[CostLine, ...]
@@ -117,27 +116,27 @@ class CostEstimate:
 
     @property
     def calls(self) -> int:
-        """Calls still to be sent."""
+        """Number of calls still to be sent."""
         return sum(line.calls - line.cached - line.overflow for line in self.lines)
 
     @property
     def cached(self) -> int:
-        """Calls that the ledger has already."""
+        """Number of calls that the ledger already has."""
         return sum(line.cached for line in self.lines)
 
     @property
     def tokens(self) -> int:
-        """Prompt and output tokens still to be paid."""
+        """Prompt and output tokens still to be paid for."""
         return sum(line.prompt_tokens + line.output_tokens for line in self.lines)
 
     @property
     def usd(self) -> float:
-        """Sum of the lines with a price."""
+        """Sum of the lines with a price, in USD."""
         return sum(line.usd or 0.0 for line in self.lines)
 
     @property
     def usd_at_most(self) -> float:
-        """Sum that the budget must have room for."""
+        """Sum that the budget must have room for, in USD."""
         return sum(line.usd_at_most or 0.0 for line in self.lines)
 
     @property
@@ -148,11 +147,11 @@ class CostEstimate:
 
     @property
     def seconds(self) -> float:
-        """Models run one after the other."""
+        """Time to run all models, one after the other."""
         return sum(line.seconds for line in self.lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready: sums and lines."""
+        """Return sums and lines, JSON-ready."""
         names = ("calls", "cached", "tokens", "usd", "usd_at_most", "seconds")
         return {
             **{name: getattr(self, name) for name in names},
@@ -170,12 +169,11 @@ def estimate(
     ledger: Ledger | None,
     skipped: Container[tuple[str | None, str]] = (),
 ) -> CostEstimate:
-    """Estimate the cost of measuring ``entries``, without a call or a start of an engine.
+    """Estimate the cost of measuring ``entries`` without making calls or starting engines.
 
-    ``plans``: the questions to each of them, by name; None names a study's own measurement. Each
-    has lines of its own. Calls that follow on answers not known yet are counted as a whole
-    conversation, each as long as the last one that is known. ``skipped``: pairs of a
-    plan's name and a model that is not asked it.
+    ``plans``: the questions by name; None names the study's own measurement. Each plan has its own
+    lines. Calls that follow answers not yet known count as a whole conversation, each as long as
+    the last known one. ``skipped``: pairs of a plan's name and a model that is not asked it.
     """
     lines: list[CostLine] = []
     pace: dict[str, str] = {}
@@ -194,28 +192,28 @@ def estimate(
             identity = _likely_identity(entry, ledger, plan.study, plan.campaign)
             most = 1.0
             if ledger:
-                told = ledger.most_of_estimate(plan.study, plan.campaign, entry.name)
-                most = min(max(1.0, told), MOST_TIMES)
+                server_share = ledger.most_of_estimate(plan.study, plan.campaign, entry.name)
+                most = min(max(1.0, server_share), MOST_TIMES)
             seen: set[str] = set()
             for name in plan.bins:
                 planned = replace(plan, bins=[name]).calls(
                     identity.hash if identity else "", ledger.outcomes if ledger else None
                 )
-                # Without its document a question may be that of another example: one call.
+                # Without documents, two examples may share a question: count one call.
                 calls = [call for call in planned if call.call_key not in seen]
                 seen |= {call.call_key for call in calls} if control else set()
                 keys = [call.call_key for call in calls]
                 paid = ledger.outcomes(keys) if ledger and identity else {}
                 cached = sum(key in paid for key in keys)
-                asked = [
+                counted_calls = [
                     (call, 1 if call.call_key in paid else _left(plan, call)) for call in calls
                 ]
                 if ledger:
-                    left = [key for key in keys if key not in paid]
-                    imported |= ledger.imported(left, plan.study)
-                total = sum(times for _, times in asked)
+                    unpaid_keys = [key for key in keys if key not in paid]
+                    imported |= ledger.imported(unpaid_keys, plan.study)
+                total = sum(times for _, times in counted_calls)
                 lines.append(CostLine(entry.name, name, total, cached, control=control))
-                _add_up(lines[-1], entry, asked, paid, base_s, token_s, reads, most)
+                _add_up(lines[-1], entry, counted_calls, paid, base_s, token_s, reads, most)
         if any(line.usd for line in lines[before:]):
             notes += price_notes(entry)
         if price_unknown(entry) and any(
@@ -240,7 +238,7 @@ def _add_up(
     reads: KvReads,
     most_of_estimate: float,
 ) -> None:
-    """Add what ``calls``, each so many times, would take, apart from those whose keys are in
+    """Add the cost of ``calls``, each repeated as given, except those whose keys are in
     ``paid``."""
     usd = usd_at_most = 0.0
     for call, times in calls:
@@ -259,7 +257,7 @@ def _add_up(
         line.prompt_tokens += times * tokens
         line.output_tokens += times * out
         new = reads.add(entry, call.example.document_id, call.length_tokens)
-        # A pace that was measured has documents in it that had been read before.
+        # A measured pace includes documents that had been read before.
         read = tokens if new or not base_s else tokens - call.length_tokens
         line.seconds += times * (base_s + token_s * read) / entry.concurrency
         if entry.price:
@@ -272,14 +270,14 @@ def _add_up(
 
 
 def _left(plan: CallPlan, call: PlannedCall) -> int:
-    """Calls of a conversation from ``call`` on, where it is asked next."""
+    """Return the number of calls left in a conversation that continues with ``call``."""
     return max(1, plan.steps - len((call.parts or {}).get("after", ())))
 
 
 def _likely_identity(
     entry: ModelEntry, ledger: Ledger | None, study: str, campaign: str
 ) -> Identity | None:
-    """The identity whose calls count as paid: the campaign's, else (in process) the entry's own."""
+    """Return the identity for paid calls: the campaign's, or in process the entry's own."""
     if ledger and (recorded := recorded_identity(ledger, study, campaign, entry.name)):
         return recorded
     if not entry.spec.in_process:

@@ -1,11 +1,10 @@
-"""One model measured on one sample: make the calls of a plan that have no outcome yet.
+"""Measuring one model on one sample: make the calls of a plan that have no outcome yet.
 
-Ctrl-C while calls run is noted first, and raised where nothing can swallow it. `RunControl` bounds
-a run of calls and notifies its caller.
+The first Ctrl-C while calls run is noted, and raised where nothing can swallow it. `RunControl`
+limits a run of calls and notifies its caller.
 
-The started engine of a model may stay for the next model that loads the same: KV policies and
-budgets of one model differ in nothing that is loaded, and an engine that takes seconds to start
-serves all of them, one after the other.
+A started engine may stay for the next model that loads the same weights: KV policies and budgets of
+one model load the same, so one engine, which takes seconds to start, serves them all in turn.
 """
 
 from __future__ import annotations
@@ -63,13 +62,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def deferred_interrupts() -> Iterator[Callable[[], None]]:
-    """Note the first SIGINT or SIGTERM; the yielded function raises it, and so does leaving.
+    """Note the first SIGINT or SIGTERM; raise it from the yielded function or on exit.
 
-    A handler of another signal may call that of SIGINT, and is deferred with it.
+    A handler of another signal may call that of SIGINT, and is deferred too.
 
-    A handler that raises may do so inside a destructor, where Python drops the exception: the run
-    would go on after Ctrl-C. A second signal raises at once. Outside the main thread nothing is
-    changed.
+    A handler that raises inside a destructor would lose its exception, and the run would go on
+    after Ctrl-C. A second signal raises at once. Outside the main thread this changes nothing.
     """
     handlers: dict[int, Callable[[int, Any], Any]] = {}
     noted: list[int] = []
@@ -109,16 +107,16 @@ def deferred_interrupts() -> Iterator[Callable[[], None]]:
 
 @dataclass(frozen=True, slots=True)
 class RunControl:
-    """Bounds and callbacks of one run of calls; callbacks run in the caller's thread.
+    """Limits and callbacks of one run of calls; callbacks run in the caller's thread.
 
     Parameters:
         budget: None for no limit.
-        deadline_at: by `time.monotonic()`; after it nothing is sent and no device waited for.
-        should_stop: asked before the first call and ten times a second; True: nothing more is sent.
-        on_progress: ten times a second at most.
-        on_wait: gets a sentence where a device is awaited or the window is unknown.
-        order: of sending: blocks of one document of every bin, or as planned.
-        grace_s: how long calls in flight may take to end after a stop before they are given up.
+        deadline_at: `time.monotonic()` time at which sending and waiting for devices stop.
+        should_stop: checked before the first call and ten times a second; True stops sending.
+        on_progress: called at most ten times a second.
+        on_wait: gets a sentence if a device is awaited or the window is unknown.
+        order: sending order: blocks with one document of every bin, or as planned.
+        grace_s: seconds that calls in flight get to end after a stop.
     """
 
     budget: Budget | None = None
@@ -136,11 +134,11 @@ class RunControl:
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the deadline, from 0; None without one."""
+        """Seconds until the deadline, at least 0; None without one."""
         return None if self.deadline_at is None else max(self.deadline_at - time.monotonic(), 0.0)
 
     def must_end(self) -> bool:
-        """Whether a stop was requested or the deadline has passed."""
+        """Return whether a stop was requested or the deadline has passed."""
         return self.stop_requested or self.seconds_left == 0.0
 
 
@@ -149,8 +147,8 @@ def deadline_after(deadline_s: float | None) -> float | None:
     return None if deadline_s is None else time.monotonic() + deadline_s
 
 
-class _Kept:
-    """The engine that was started last, on its devices; none after `end`."""
+class _ReusableEngine:
+    """The last started engine on its devices; empty after `end`."""
 
     def __init__(self) -> None:
         self._session: EngineSession | None = None
@@ -158,7 +156,7 @@ class _Kept:
         self._held = ExitStack()
 
     def hand_over(self, entry: ModelEntry) -> EngineSession | None:
-        """The session, now of ``entry``; None, and ended, where that loads something else."""
+        """Return the session, switched to ``entry``; else end it and return None."""
         session = self._session
         if session is None or entry.gpus_wanted != self._gpus:
             self.end()
@@ -174,53 +172,53 @@ class _Kept:
         self._session, self._gpus, self._held = session, session.entry.gpus_wanted, held
 
     def end(self) -> None:
-        """Stop the engine, then let its devices go."""
+        """Stop the engine, then release its devices."""
         self._session = None
         self._held.close()
 
 
-_kept: ContextVar[_Kept | None] = ContextVar("kept_engine", default=None)
+_kept: ContextVar[_ReusableEngine | None] = ContextVar("kept_engine", default=None)
 
 
 @contextmanager
 def engines_kept() -> Iterator[None]:
-    """Within, on this thread, an engine serves models in a row that differ in nothing it loads.
+    """Keep engines in this thread for following models that load the same weights.
 
-    Engines opt in by a method ``switch_to(entry) -> bool``; all others are started anew. An engine
-    and its devices are kept until a model needs another, an error, or the end.
+    Engines opt in with a method ``switch_to(entry) -> bool``; all others are restarted. An engine
+    and its devices are kept until a model needs another engine, an error, or the end.
     """
-    kept = _Kept()
-    token = _kept.set(kept)
+    reusable = _ReusableEngine()
+    token = _kept.set(reusable)
     try:
         yield
     finally:
         _kept.reset(token)
-        kept.end()
+        reusable.end()
 
 
 @contextmanager
 def started_engine(
     entry: ModelEntry, purpose: str, control: RunControl, engine: Engine | None = None
 ) -> Iterator[EngineSession]:
-    """The engine of ``entry`` on its devices; ``engine`` is used instead of its own.
+    """Start the engine of ``entry`` (or ``engine``) on its devices, and stop it on exit.
 
     Raises:
-        EngineError: it cannot start, or the machine has not the devices.
-        WaitStopped: the run ended while devices were waited for.
+        EngineError: the engine cannot start, or the machine lacks the devices.
+        WaitStopped: the run ended while it waited for devices.
     """
-    kept = _kept.get() if engine is None else None
-    session = kept.hand_over(entry) if kept is not None else None
+    reusable = _kept.get() if engine is None else None
+    session = reusable.hand_over(entry) if reusable is not None else None
     if session is not None:
         try:
             yield session
         except BaseException:
-            assert kept is not None
-            kept.end()
+            assert reusable is not None
+            reusable.end()
             raise
         return
-    with ExitStack() as held:
-        # Leased before the engine is made: CUDA reads what it may see when it is first loaded.
-        held.enter_context(
+    with ExitStack() as resources:
+        # Leased before the engine is made: CUDA reads its visible devices when it is loaded.
+        resources.enter_context(
             leased(
                 entry.gpus_wanted,
                 purpose,
@@ -228,10 +226,10 @@ def started_engine(
                 should_stop=control.must_end,
             )
         )
-        session = held.enter_context(EngineSession(entry, engine))
+        session = resources.enter_context(EngineSession(entry, engine))
         yield session
-        if kept is not None and hasattr(session.engine, "switch_to"):
-            kept.keep(session, held.pop_all())
+        if reusable is not None and hasattr(session.engine, "switch_to"):
+            reusable.keep(session, resources.pop_all())
 
 
 TRACES = "CONTEXTCLIFF_OTEL"
@@ -250,11 +248,11 @@ def run_calls(
 ) -> RunSummary:
     """Make every call of ``calls`` that has no outcome yet.
 
-    ``on_bin`` is called in the caller's thread with a bin whose calls have all ended.
+    ``on_bin`` is called in the caller's thread for each bin whose calls have all ended.
 
     Raises:
         EngineError, BudgetError (of time, too), StoreError: after the calls in flight have ended.
-        KeyboardInterrupt: after they have ended or, past ``control.grace_s``, been given up.
+        KeyboardInterrupt: after they have ended or, after ``control.grace_s``, been dropped.
     """
     runner = CallRunner(calls, session, ledger, scope, control)
     if halted := control.stop_requested:
@@ -262,7 +260,7 @@ def run_calls(
     future = session.submit(runner.run())
 
     def report() -> None:
-        # Progress first: a callback for a finished bin knows how far the run is.
+        # Progress first, so that a callback for a finished bin has current progress.
         if control.on_progress:
             control.on_progress(runner.progress())
         while on_bin and not runner.ended_bins.empty():
@@ -294,9 +292,9 @@ def run_calls(
 
 
 class CallRunner:
-    """One run of calls on one event loop: picks the next call, waits, and stops.
+    """One run of calls on one event loop: it picks calls, waits, and stops.
 
-    A call that another process is making is waited for.
+    If another process is making a call, the runner waits for it.
     """
 
     def __init__(
@@ -323,8 +321,8 @@ class CallRunner:
         self._sender = CallSender(session, ledger, scope, control.budget or Budget(), events)
 
     def halt(self, by_user: bool = False) -> None:
-        """Send nothing more. ``by_user``: calls in flight get the grace time only, and answers
-        that the ledger does not take at once go to the spool."""
+        """Stop sending. ``by_user``: calls in flight get only the grace time, and answers that the
+        ledger does not take at once go to the spool."""
         self._asked_to_stop = self._asked_to_stop or by_user
         if by_user:
             self._ledger.backend.hurry()
@@ -332,12 +330,12 @@ class CallRunner:
         self._sender.halt()
 
     def cut(self) -> None:
-        """Give up the calls in flight too."""
+        """Drop the calls in flight too."""
         self.halt(True)
         self._cut.set()
 
     def progress(self) -> Progress:
-        """How far the run has come; may be asked from any thread."""
+        """Return the run's progress; may be called from any thread."""
         return self._counters.progress(self._sender.limiter.limit.now)
 
     async def run(self) -> RunSummary:
@@ -346,18 +344,18 @@ class CallRunner:
         try:
             summary = await self._run()
         except ContextCliffError as error:
-            told = self._ledger.told(error)
-            raise told from (None if told is error else error)
+            described = self._ledger.told(error)
+            raise described from (None if described is error else error)
         finally:
             self._trace.end(summary)
         return summary
 
     async def _run(self) -> RunSummary:
-        have = self._ledger.outcomes(self._calls)
-        for key, outcome in have.items():
+        outcomes = self._ledger.outcomes(self._calls)
+        for key, outcome in outcomes.items():
             self._sender.require_same(outcome)
             self._ended(self._calls[key], "cached", outcome)
-        unanswered = [call for key, call in self._calls.items() if key not in have]
+        unanswered = [call for key, call in self._calls.items() if key not in outcomes]
         scope = self._scope
         limits = limits_of(self._ledger, scope.study, scope.campaign, scope.model)
         refused = [self._calls[key] for key in limits.refused if key in self._calls]
@@ -369,12 +367,12 @@ class CallRunner:
         self._todo.extend(unanswered)
         alarm = None
         if (left_s := self._control.seconds_left) is not None and self._todo:
-            over = out_of_time(len(self._todo))
+            timeout_error = out_of_time(len(self._todo))
             if left_s > 0:
-                late = asyncio.get_running_loop().call_later
-                alarm = late(left_s, self._stop_for, over)
-            else:  # a first call could be faster than an alarm
-                self._stop_for(over)
+                call_later = asyncio.get_running_loop().call_later
+                alarm = call_later(left_s, self._stop_for, timeout_error)
+            else:  # the first call could start before an alarm fires
+                self._stop_for(timeout_error)
         async with self._sender.lag.sampled():
             while (self._todo or self._held) and not self._halt.is_set():
                 await self._work_through()
@@ -411,8 +409,8 @@ class CallRunner:
         halted = asyncio.ensure_future(self._halt.wait())
         await _first_of(workers, halted)
         if not workers.done():
-            # Answers under way are paid for: they get the time that a call may take, or after
-            # Ctrl-C the grace.
+            # Answers in flight are paid for: they get the time limit of a call, or the grace time
+            # after Ctrl-C.
             cut = asyncio.ensure_future(self._cut.wait())
             patience = self._control.grace_s if self._asked_to_stop else self._entry.timeout_s
             await _first_of(workers, cut, timeout_s=patience)
@@ -434,9 +432,9 @@ class CallRunner:
                 self._stop_for(error)
             except (Exception, SystemExit) as error:
                 unforeseen = EngineError(
-                    f"Model {self._scope.model!r} failed in an unforeseen way "
-                    f"({type(error).__name__}: {error}); everything measured is kept, so run the "
-                    "same command to go on, and report this if it comes back."
+                    f"Model {self._scope.model!r} failed unexpectedly "
+                    f"({type(error).__name__}: {error}). Finished answers are kept: run the "
+                    "same command again, and report this if it fails again."
                 )
                 unforeseen.__cause__ = error
                 self._stop_for(unforeseen)
@@ -448,17 +446,17 @@ class CallRunner:
         self.halt()
 
     async def _look_at_others(self) -> None:
-        """Calls that others have claimed: take the outcome, or the call if they gave up or died."""
+        """Take outcomes of calls that others claimed, or the calls if their owners gave up."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._halt.wait(), _OTHERS_EVERY_S)
             return
-        have = self._ledger.outcomes(self._held)
+        outcomes = self._ledger.outcomes(self._held)
         claimed = self._ledger.claimed(self._held)
         dead = {owner: self._ledger.release_dead(owner) for owner in set(claimed.values())}
         for key, call in list(self._held.items()):
-            if key in have:
+            if key in outcomes:
                 del self._held[key]
-                self._ended(call, "by_others", have[key])
+                self._ended(call, "by_others", outcomes[key])
             elif key not in claimed or dead[claimed[key]]:
                 del self._held[key]
                 self._todo.append(call)
@@ -477,10 +475,10 @@ class CallRunner:
 
 
 def open_trace(scope: Scope, planned: int) -> Trace:
-    """The trace of a run, begun; it does nothing where ``CONTEXTCLIFF_OTEL`` is not set (or is 0).
+    """Return a run's started trace; it does nothing if ``CONTEXTCLIFF_OTEL`` is unset or 0.
 
     Raises:
-        ContextCliffError: it is set, but OpenTelemetry or the exporter asked for is not installed.
+        ContextCliffError: OpenTelemetry or the requested exporter is not installed.
     """
     if os.environ.get(TRACES, "").strip() in ("", "0"):
         return Trace()
@@ -495,7 +493,7 @@ def open_trace(scope: Scope, planned: int) -> Trace:
 
 
 def out_of_time(open_calls: int) -> BudgetError:
-    """The sentence for a run that its deadline ends."""
+    """Return the error for a run that its deadline ends."""
     return BudgetError(
         f"The deadline was reached with some of {open_calls:,} calls still open; everything "
         "measured is kept, so run it again to go on, or raise the deadline: --deadline on "
@@ -516,14 +514,14 @@ def measure(
     on_bin: Callable[[str], None] | None = None,
     engine: Engine | None = None,
 ) -> RunSummary:
-    """Make every call of ``plan`` that has no outcome yet, with one start of the engine at most.
+    """Make every call of ``plan`` that has no outcome yet, starting the engine at most once.
 
-    Where the ledger has all outcomes the engine is not started and no call is made. Where the
-    entry wants devices, they are leased before it starts.
+    If the ledger has all outcomes, the engine is not started and no call is made. If the entry
+    wants devices, they are leased before it starts.
 
     Parameters:
-        control: budget, deadline and callbacks; none of them when None.
-        on_bin: called in the caller's thread with a bin whose calls have all ended.
+        control: budget, deadline and callbacks; None: none of them.
+        on_bin: called in the caller's thread for each bin whose calls have all ended.
         engine: used instead of the entry's own; not yet started.
 
     Raises:
@@ -532,7 +530,7 @@ def measure(
         BudgetError: the next call would exceed the budget of the campaign or of the day (the
             environment's ``CONTEXTCLIFF_BUDGET_USD_PER_DAY``), or would come after the deadline.
         StoreError: the ledger cannot be written. Answers that it did not take wait in the spool.
-        AnswersLostError: nor can the spool.
+        AnswersLostError: the spool cannot be written either.
         KeyboardInterrupt: after the calls in flight have ended or been given up.
     """
     study, campaign = plan.study, plan.campaign
@@ -544,8 +542,8 @@ def measure(
         if on_bin:
             on_bin(name)
 
-    if done := finished(plan, entry.name, ledger):
-        identity, calls = done
+    if recorded_run := finished(plan, entry.name, ledger):
+        identity, calls = recorded_run
         if engine is None:
             _require_declared(identity, entry, study, campaign, control)
         for name in plan.bins:
@@ -587,18 +585,18 @@ def _require_decoding(plan: CallPlan, entry: ModelEntry) -> None:
     spec = engine_spec(entry.engine)
     if plan.recipe.sampling is not None and not spec.samples:
         raise EngineError(
-            f"Model {entry.name!r}: the engine {entry.engine!r} gives the likeliest tokens alone "
-            "and draws none at random; take a model of another engine, or one behind an endpoint."
+            f"Model {entry.name!r}: engine {entry.engine!r} only gives the likeliest tokens and "
+            "cannot sample; choose a model of another engine, or one behind an endpoint."
         )
     if plan.recipe.constrained and not spec.constrains:
         raise EngineError(
-            f"Model {entry.name!r}: the engine {entry.engine!r} cannot be held to a JSON Schema; "
-            "take free replies, a model of another engine, or one behind an endpoint."
+            f"Model {entry.name!r}: engine {entry.engine!r} cannot enforce a JSON Schema; "
+            "choose free replies, a model of another engine, or one behind an endpoint."
         )
 
 
 def _pass_on_notes(engine: Engine, control: RunControl) -> None:
-    """What an engine that has ``notes()`` has to say."""
+    """Report the sentences of an engine that has ``notes()``."""
     notes: Callable[[], list[str]] | None = getattr(engine, "notes", None)
     for sentence in notes() if notes and control.on_wait else ():
         control.on_wait(sentence)  # type: ignore[misc]
@@ -612,21 +610,21 @@ def _run_steps(
     control: RunControl,
     bin_ended: Callable[[str], None],
 ) -> RunSummary:
-    """Make the calls of ``plan``, then those that follow on their answers, until none does."""
+    """Make the calls of ``plan``, then those that follow from their answers, until none is left."""
     if plan.follow_up is None:
         calls = plan.calls(scope.identity_hash)
         return run_calls(calls, session, ledger, scope, control, on_bin=bin_ended)
     total = RunSummary(planned=0)
-    made: set[str] = set()
+    done_keys: set[str] = set()
     while True:
         planned = plan.calls(scope.identity_hash, ledger.outcomes)
-        calls = [call for call in planned if call.call_key not in made]
+        calls = [call for call in planned if call.call_key not in done_keys]
         if not calls:
             break
         total = total.plus(run_calls(calls, session, ledger, scope, control))
         if total.stopped or control.stop_requested:
             return replace(total, stopped=True)
-        made |= {call.call_key for call in calls}
+        done_keys |= {call.call_key for call in calls}
     for name in plan.bins:
         bin_ended(name)
     return total
@@ -648,7 +646,7 @@ def finished(plan: CallPlan, model: str, ledger: Ledger) -> tuple[Identity, int]
 def _require_declared(
     recorded: Identity, entry: ModelEntry, study: str, campaign: str, control: RunControl
 ) -> None:
-    """A finished measurement starts no engine, but a changed entry or weights are noticed."""
+    """Check a finished measurement's entry and weights for changes, without an engine."""
     try:
         declared = Identity(declared_identity(entry))
     except EngineError as error:  # weights gone, address not set: the records are still valid
@@ -657,12 +655,12 @@ def _require_declared(
             raise identity_changed(study, campaign, entry.name, differs) from error
         if control.on_wait:
             control.on_wait(
-                f"Model {entry.name!r}: not checked whether its entry in models.yaml still "
-                f"describes what was measured: {error}"
+                f"Model {entry.name!r}: could not check that its entry in models.yaml still "
+                f"describes the measured model: {error}"
             )
         return
-    known = Identity(
+    before = Identity(
         {name: value for name, value in recorded.fields.items() if not name.startswith("server_")}
     )
-    if declared.hash != known.hash:
-        raise identity_changed(study, campaign, entry.name, known.differences(declared))
+    if declared.hash != before.hash:
+        raise identity_changed(study, campaign, entry.name, before.differences(declared))

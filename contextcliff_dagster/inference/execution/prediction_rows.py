@@ -1,11 +1,10 @@
 """Prediction rows, rebuilt from the ledger alone: no call, no engine.
 
-Limits on the length of prompts that show in what became of calls, whatever the server says.
-
-Where the same words (numbers apart) refuse at least `LEAST_REFUSED` requests, none of them shorter
-than one that was answered, the prompts did not fit. That is never for good: a later run asks the
-shortest of them again, and the others where it is answered. Where from one length on nothing is
-answered, the prompts did not fit either, though the server took them.
+Calls also show limits on prompt length, whatever the server reports. If the same words (numbers
+aside) refuse at least `LEAST_REFUSED` requests, and none is shorter than an answered one, the
+prompts did not fit. This is never final: a later run retries the shortest, and the others if it is
+answered. If nothing is answered from some length on, those prompts did not fit either, though the
+server accepted them.
 """
 
 from __future__ import annotations
@@ -28,26 +27,26 @@ from contextcliff_dagster.inference.requests.call_plan import ORIGIN, CallPlan, 
 
 LEAST_REFUSED, LEAST_MUTE = 3, 5
 MUTE_SHARE = 0.95
-"""Of the prompts beyond a limit so many get no word, and of the shorter ones so many get some."""
+"""Share of prompts beyond a limit without a word, and of shorter ones with some, at least."""
 _SLACK = 0.95
-"""Sizes are bounds by our own count: prompts as long as this share of one another may change
-places in the server's count."""
+"""Slack between sizes: they are bounds by our own count, so the server may order prompts within
+this ratio of each other differently."""
 _END = re.compile(r"<[|/][^<>]{1,24}>|<e[no][ds][^<>]{0,16}>")
-"""Signs of an end that servers leave in the text."""
+"""Pattern of end markers that servers leave in the text."""
 _SIZE = "coalesce(a.estimated_tokens, a.reserved_tokens)"
 _OF_CALLS = "a.study = ? AND a.campaign = ? AND a.model = ?"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Keys of the calls that did not fit: ``refused``, the shortest first, and ``mute``."""
+    """Keys of the calls that did not fit: ``refused``, shortest first, and ``mute``."""
 
     refused: tuple[str, ...] = ()
     mute: frozenset[str] = frozenset()
 
 
 def limits_of(ledger: Ledger, study: str, campaign: str, model: str) -> Limits:
-    """Limits that the calls of a model in a campaign show together."""
+    """Return the limits that the calls of a model in a campaign show together."""
     scope = (study, campaign, model)
     words = [f"substr({either(name)}, 1, 64)" for name in ("raw_output", "reasoning")]
     words.append(either("finish_reason"))
@@ -69,26 +68,26 @@ def limits_of(ledger: Ledger, study: str, campaign: str, model: str) -> Limits:
     answered = max((size for size, *_ in answers), default=0)
     refused = sorted(
         refusal
-        for of_words in by_words.values()
-        if len(of_words) >= LEAST_REFUSED and min(of_words)[0] > _SLACK * answered
-        for refusal in of_words
+        for refusal_group in by_words.values()
+        if len(refusal_group) >= LEAST_REFUSED and min(refusal_group)[0] > _SLACK * answered
+        for refusal in refusal_group
     )
     sized = sorted((size, key, not is_said(*said)) for size, key, *said in answers)
     return Limits(tuple(key for _, key in refused), frozenset(_beyond(sized)))
 
 
 def same_words(message: str) -> str:
-    """Words of a refusal, without its numbers and the ids of requests."""
+    """Return a refusal's words without its numbers and request ids."""
     return re.sub(r"\b(?=[\w-]*\d)[\w-]{8,}\b|\d[\d.,]*", "#", message)
 
 
 def is_said(text: str | None, reasoning: str | None, finish_reason: str | None) -> bool:
-    """Whether a model said anything, or was at it when its output ended."""
+    """Return whether a model said anything, or was still thinking when its output ended."""
     return bool(reasoning) or finish_reason == "length" or bool(_END.sub("", text or "").strip())
 
 
 def _beyond(sized: list[tuple[Any, str, bool]]) -> list[str]:
-    """Keys of the calls without a word, where they begin at a length; ``sized`` in its order."""
+    """Return keys of unanswered calls from the length where they begin; ``sized`` is sorted."""
     mute = [is_mute for *_, is_mute in sized]
     below = 0
     for place, is_mute in enumerate(mute):
@@ -111,14 +110,14 @@ _EVIDENCE = ("level", "evidence_position", "inter_evidence_tokens")
 def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str, Any]]:
     """Return rows of the table `contracts.PREDICTIONS` for the planned calls that have ended.
 
-    In the order of the plan. A call that a run gave up is a row with ``no_answer`` transport_error
-    (a later run tries it again); a call that was never made, or interrupted, has no row. The
-    evidence of all calls overrides that of a single one:
+    Rows follow the plan's order. A call that a run gave up is a row with ``no_answer``
+    transport_error (a later run retries it); a call that was never made, or was interrupted, has no
+    row. The evidence of all calls overrides that of a single one:
 
-    - Where every reply that ended by itself has thoughts and no answer, the server sends the
-      answers as thoughts, and ``extra`` says so (`ANSWER_IN`).
-    - Where it read less than was sent of documents that it has read in whole, its usage counts new
-      tokens alone, and the prompt's is not known.
+    - If every complete reply has thoughts and no answer, the server sends its answers as
+        thoughts, and ``extra`` records this (`ANSWER_IN`).
+    - If the server read only part of documents that it had read in full before, its usage
+        counts only new tokens, and the prompt's count is unknown.
     - Prompts beyond a limit that shows in the refusals or in empty answers (`limits_of`) did not
       fit.
 
@@ -142,10 +141,10 @@ def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str
     failures = ledger.failures([key for key in keys if key not in outcomes])
     prompt_hashes = ledger.prompt_hashes(keys)
     in_thoughts = _answers_in_thoughts(outcomes.values())
-    # What is beyond a limit shows in the calls of all bins, and only where some got no answer.
+    # Limits show only in the calls of all bins, and only if some got no answer.
     some = failures or not all(map(_is_said, outcomes.values()))
     limits = limits_of(ledger, study, campaign, model) if some else Limits()
-    # Of these documents a prompt was read in whole: less is no cut, but what was new of it.
+    # These documents were read in full: a lower count is not a cut, but the new tokens only.
     whole = {
         call.example.document_id
         for call in calls
@@ -202,7 +201,7 @@ def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str
 
 
 def _answers_in_thoughts(outcomes: Iterable[Outcome]) -> bool:
-    ended = [one for one in outcomes if one.no_answer is None and one.finish_reason != "length"]
+    ended = [o for o in outcomes if o.no_answer is None and o.finish_reason != "length"]
     return bool(ended) and all(map(_thought_alone, ended))
 
 

@@ -1,6 +1,6 @@
 """One request: send it, time it, and judge whether the server read all of it.
 
-A model of the models file as text in, text out: one prompt at a time, kept in no ledger.
+It also offers a model of models.yaml as text in, text out, without a ledger.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from contextcliff_dagster.redaction import written_url
 from contextcliff_dagster.retry import QUESTIONS, TransientError, retry
 
 CHARS_A_TOKEN, MORE_CHARS, MORE_REASONING = 256, 4_096, 1 << 20
-"""The most text that is kept of an answer, by its output limit, which some servers do not keep to;
-reasoning may lie beyond that limit."""
+"""Bounds on an answer's stored text by its output limit, which some servers ignore; reasoning may
+go beyond that limit."""
 OVERLONG = (
-    "the answer was cut after {:,} characters, more than {:,} output tokens can have: the server "
-    "does not keep to the limit"
+    "the answer was cut after {:,} characters, more than {:,} output tokens can have: the "
+    "server ignores the limit"
 )
 REASONED_OUT = (
     "reasoning used up the output limit before the answer began; raise `prompt: max_output_tokens` "
@@ -63,12 +63,12 @@ REASONED_OUT = (
 _FILTERED = re.compile(
     r"content_?filter|safety|prohibited_content|blocklist|recitation|spii|guardrail", re.IGNORECASE
 )
-"""Finish reasons of a filter: OpenAI's and Azure's, Gemini's, Bedrock's."""
+"""Finish reasons of content filters: OpenAI's and Azure's, Gemini's, Bedrock's."""
 
 
 @dataclass(slots=True)
 class Answer:
-    """One answer, with times in seconds of `time.perf_counter()`."""
+    """An answer, with times in seconds of `time.perf_counter()`."""
 
     started: float
     ended: float
@@ -83,27 +83,27 @@ class Answer:
 
     @property
     def queue_ms(self) -> float | None:
-        """How long the engine let the call wait; None where it is not reported."""
+        """The time the call waited in the engine, in ms; None if not reported."""
         return max(self.timing.queue_ms, 0.0) if self.timing else None
 
     @property
     def ttft_ms(self) -> float | None:
-        """To the first token, from when the engine took the call up; else from when it was sent."""
+        """Time to first token in ms, from when the engine took the call, else from sending."""
         if self.timing:
             return max(self.timing.ttft_ms, 0.0)
         return None if self.first_token is None else (self.first_token - self.started) * 1000
 
     @property
     def duration_ms(self) -> float:
-        """To the last token, counted as `ttft_ms` is."""
+        """Time to the last token in ms, counted like `ttft_ms`."""
         # Two clocks: the engine's waiting time may be longer than the call.
         return max((self.ended - self.started) * 1000 - (self.queue_ms or 0.0), 0.0)
 
 
 async def ask(engine: Engine, prompt: Prompt, decoding: Decoding) -> Answer:
-    """Send one request and gather its stream, up to the most text that the output limit allows.
+    """Send one request and collect its stream, up to the most text that the output limit allows.
 
-    Raises what `Engine.stream` raises.
+    Raises the errors of `Engine.stream`.
     """
     text: list[str] = []
     reasoning: list[str] = []
@@ -130,10 +130,10 @@ async def ask(engine: Engine, prompt: Prompt, decoding: Decoding) -> Answer:
             if delta.extra is not None:
                 answer.extra |= measurements(delta.extra) or {}
             if room < 0 or room_to_think < 0:
-                # Asked for again it would come again: a paid answer is kept, and marked.
+                # Another attempt would end alike, so the paid answer is kept and marked.
                 answer.overlong, answer.finish_reason = True, "length"
                 break
-    answer.text = _whole("".join(text)[: limit + MORE_CHARS], answer.finish_reason)
+    answer.text = _joined_pairs("".join(text)[: limit + MORE_CHARS], answer.finish_reason)
     if instead and not answer.text.strip():
         kind, answer.text = next(iter(instead.items()))
         answer.extra[ANSWER_IN] = kind
@@ -141,11 +141,11 @@ async def ask(engine: Engine, prompt: Prompt, decoding: Decoding) -> Answer:
     return answer
 
 
-def _whole(text: str, finish_reason: str | None) -> str:
-    """``text`` with its surrogate pairs joined; one that the output limit cut goes.
+def _joined_pairs(text: str, finish_reason: str | None) -> str:
+    """Return ``text`` with its surrogate pairs joined, without a half cut by the output limit.
 
     Raises:
-        TransportError: it has halves of pairs, which no model writes.
+        TransportError: it has other halves of pairs, which no model writes.
     """
     try:
         text.encode()
@@ -155,8 +155,8 @@ def _whole(text: str, finish_reason: str | None) -> str:
         try:
             return text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
-            broken = "the answer's text came damaged: half a character"
-            raise TransportError("damaged", broken, maybe_paid=True) from None
+            message = "the answer's text came damaged: half a character"
+            raise TransportError("damaged", message, maybe_paid=True) from None
     return text
 
 
@@ -168,7 +168,7 @@ def judge(
     attempts: int,
     lag_ms: float,
 ) -> Outcome:
-    """The outcome to keep. An answer to a silently shortened prompt is no answer."""
+    """Return the outcome to store. An answer to a silently shortened prompt does not count."""
     usage = answer.usage or Usage()
     if is_too_large(usage, size):
         usage = Usage()
@@ -200,7 +200,7 @@ def judge(
         extra=answer.extra or None,
     )
     if truncated and own:
-        error = f"the server read {usage.prompt_tokens} prompt tokens where {own.tokens} were sent"
+        error = f"the server read {usage.prompt_tokens} of the {own.tokens} prompt tokens sent"
     elif filtered:
         error = f"the content filter stopped the answer ({answer.finish_reason})"
     elif outcome.reasoned_out:
@@ -215,7 +215,7 @@ def judge(
 def unanswered(
     own: PromptCount | None, why: str, no_answer: NoAnswer = "context_overflow", *, attempts: int
 ) -> Outcome:
-    """The outcome of a call whose prompt is longer than the model takes, or withheld from it."""
+    """Return the outcome of a call whose prompt is too long or was withheld from the model."""
     return Outcome(
         no_answer=no_answer,
         own_prompt_tokens=own.tokens if own else None,
@@ -229,7 +229,7 @@ Mode = Literal["chat", "completion"]
 
 
 class NamedModel:
-    """A started model."""
+    """A started model that completes one prompt at a time."""
 
     def __init__(self, session: EngineSession, max_output_tokens: int, mode: Mode) -> None:
         self._session, self._tokens, self._mode = session, max_output_tokens, mode
@@ -238,17 +238,17 @@ class NamedModel:
         """Return the model's reply.
 
         Raises:
-            EngineError: the model refuses the prompt, or gives no answer; one sentence.
+            EngineError: the model refuses the prompt or does not answer; one sentence.
         """
         chat = self._mode == "chat"
         messages = (Message("user", prompt),) if chat else ()
-        name, asked = self._session.entry.name, Prompt(self._mode, messages, "" if chat else prompt)
+        name, sent = self._session.entry.name, Prompt(self._mode, messages, "" if chat else prompt)
         try:
-            return self._session.submit(self._answer(asked)).result()
+            return self._session.submit(self._answer(sent)).result()
         except RejectedError as error:
             raise EngineError(f"Model {name!r} refuses the prompt: {error}.") from None
         except TransientError as error:
-            raise EngineError(f"Model {name!r} gives no answer: {error}.") from None
+            raise EngineError(f"Model {name!r} did not answer: {error}.") from None
 
     async def _answer(self, prompt: Prompt) -> str:
         engine = self._session.engine
@@ -264,18 +264,18 @@ class NamedModel:
 
 @contextmanager
 def named_model(name: str, max_output_tokens: int, mode: Mode) -> Iterator[NamedModel]:
-    """Give the model of that name, started for as long as this is open.
+    """Start the model ``name``, yield it, and stop it on exit.
 
     Raises:
-        StudyError: there is no such model.
-        EngineError: it cannot be started.
+        StudyError: models.yaml has no such model.
+        EngineError: the model cannot be started.
     """
     with EngineSession(get_model(name)) as session:
         yield NamedModel(session, max_output_tokens, mode)
 
 
 MOST_OUTPUT = 64
-"""Tokens: a study's limit for an answer, too."""
+"""Output limit of the trial call in tokens; also a study's limit for an answer."""
 
 
 _QUESTION = Prompt("chat", (Message("user", "Reply with the one word: ready"),))
@@ -288,9 +288,9 @@ _MOST_QUIRKS = 4
 class Trial:
     """Findings of the trial call.
 
-    ``entry``: with the quirks without which the server refuses calls. ``loaded_window``: tokens,
-    of a server that does not report them at each start, so that they belong into the entry.
-    ``reasons``: the model thought before it answered, which counts against the output limit.
+    ``entry``: with the quirks that the server needs to accept calls. ``loaded_window``: in tokens,
+    from a server that does not report it at each start, so it belongs in the entry. ``reasons``:
+    the model thought before it answered, which counts against the output limit.
     """
 
     entry: ModelEntry
@@ -301,26 +301,26 @@ class Trial:
 
 
 async def try_model(entry: ModelEntry, within_s: float) -> Trial:
-    """Ask ``entry`` for one word.
+    """Ask ``entry`` for one word and return the findings.
 
     Raises:
-        EngineError: calls to it would fail, or no answer came within ``within_s``; one sentence.
+        EngineError: calls would fail, or no answer came within ``within_s``; one sentence.
     """
     for _ in range(_MOST_QUIRKS):
         try:
-            return await _tried(entry, within_s)
+            return await _trial_call(entry, within_s)
         except RefusedParameterError as error:
             if error.quirk is None:
                 raise
             quirks = entry.quirks.model_dump() | dict([error.quirk])
             entry = entry.model_copy(update={"quirks": Quirks(**quirks)})
-    return await _tried(entry, within_s)
+    return await _trial_call(entry, within_s)
 
 
 async def ask_prompts(
     entry: ModelEntry, prompts: Sequence[Prompt], max_output_tokens: int, within_s: float
 ) -> list[Answer]:
-    """The answers of ``entry`` to a few prompts, one after the other.
+    """Return the answers of ``entry`` to a few prompts, one after the other.
 
     Raises:
         EngineError: as `try_model`.
@@ -331,7 +331,7 @@ async def ask_prompts(
 
 
 async def listed_models(entry: ModelEntry, within_s: float) -> list[dict[str, Any]]:
-    """Models that the server lists under /v1/models; [] where it has no list, or is not asked.
+    """Return the models listed under /v1/models; [] if there is no list, or it is not asked.
 
     Raises:
         EngineError: as `try_model`.
@@ -342,8 +342,8 @@ async def listed_models(entry: ModelEntry, within_s: float) -> list[dict[str, An
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Report of a server without a call: the ids of its models, the window of the entry's model
-    in tokens, and whether it counts tokens."""
+    """A server's report without a call: its model ids, the window in tokens of the entry's model,
+    and whether it counts tokens."""
 
     model_ids: tuple[str, ...]
     window_tokens: int | None
@@ -351,7 +351,7 @@ class Served:
 
 
 async def ask_server(entry: ModelEntry, within_s: float) -> Served:
-    """Ask the server of ``entry`` for its models.
+    """Ask the server of ``entry`` for its models, window and token counting.
 
     Raises:
         EngineError: as `try_model`.
@@ -366,13 +366,13 @@ async def ask_server(entry: ModelEntry, within_s: float) -> Served:
         return Served(ids, window, engine.server_count is not None)
 
 
-async def _tried(entry: ModelEntry, within_s: float) -> Trial:
+async def _trial_call(entry: ModelEntry, within_s: float) -> Trial:
     from contextcliff_dagster.inference.engines.openai.local_servers import address_error
 
     async with _started(entry, within_s) as engine:
         remote = engine if isinstance(engine, OpenAIEngine) else None
-        if remote and (wrong := await address_error(entry, remote)):
-            raise EngineError(f"Model {entry.name!r}: {wrong}")
+        if remote and (problem := await address_error(entry, remote)):
+            raise EngineError(f"Model {entry.name!r}: {problem}")
         answer = await retry(lambda: ask(engine, _QUESTION, Decoding(MOST_OUTPUT)), QUESTIONS)
         usage = answer.usage
         loaded = await _window_to_write(remote, entry) if remote else None
@@ -386,7 +386,7 @@ async def _tried(entry: ModelEntry, within_s: float) -> Trial:
 
 
 async def _window_to_write(engine: OpenAIEngine, entry: ModelEntry) -> int | None:
-    """A window that the server reports now and not at the start of a run."""
+    """Return a window that the server reports now but not at the start of a run."""
     from contextcliff_dagster.inference.engines.openai.local_servers import loaded_window
 
     if engine.window_tokens is not None:
@@ -395,8 +395,8 @@ async def _window_to_write(engine: OpenAIEngine, entry: ModelEntry) -> int | Non
         window = token_count(item.get("context_length"))  # OpenRouter's list
         if window and item.get("id") == entry.model_id:
             return window
-    known = entry.quirks.probes == "omit"
-    return None if known else await loaded_window(engine.probes, entry.model_id)
+    is_omitted = entry.quirks.probes == "omit"
+    return None if is_omitted else await loaded_window(engine.probes, entry.model_id)
 
 
 @asynccontextmanager
@@ -410,11 +410,11 @@ async def _started(entry: ModelEntry, within_s: float) -> AsyncIterator[Engine]:
     except TimeoutError:
         raise EngineError(
             f"Model {entry.name!r}: no answer from {where} within {within_s:g} s; check that the "
-            "server is up, or allow it more with --timeout."
+            "server is up, or raise --timeout."
         ) from None
     except TransientError as error:
         raise EngineError(
-            f"Model {entry.name!r}: {where} gives no answer ({error}); check the server, and run "
+            f"Model {entry.name!r}: {where} did not answer ({error}); check the server, and run "
             "the same command again."
         ) from None
     except RejectedError as error:

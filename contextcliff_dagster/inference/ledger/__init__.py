@@ -1,5 +1,4 @@
-"""The call ledger: every call durable, claimed by one process, and paid once.
+"""The call ledger, which stores every call, lets one process claim it, and pays for it once.
 
 Belongs here: schema, statements, both databases, campaigns, migration, pruning, verification.
-Does not belong here: deciding which calls to make (`execution`).
 """

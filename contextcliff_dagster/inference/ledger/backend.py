@@ -1,6 +1,6 @@
-"""Interface of a ledger's database: SQL with ``?`` for values, rows, and a thread that writes.
+"""The interface of a ledger's database: SQL with ``?`` for values, rows, and a writer thread.
 
-The statements are written once, in words that SQLite and PostgreSQL both understand.
+Statements are written once, in SQL that both SQLite and PostgreSQL understand.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Rows(Protocol):
-    """The rows of a statement; to be fetched before the next statement is executed."""
+    """Rows of a statement; fetch them before executing the next statement."""
 
     @property
     def rowcount(self) -> int: ...
@@ -37,22 +37,22 @@ class Database(Protocol):
 
 Operation = Callable[[Database], Any]
 Ended = list[tuple[Any, Exception | None]]
-"""Return value of each operation, or its own error."""
+"""Each operation's return value, or its error."""
 
 _BATCH = 256
 PATIENCE_S = 60.0
-"""How long a database that refuses is tried again before the run ends: a server restarts in less,
-and a backup of a file is made."""
+"""Seconds of retries on a database that refuses before the run ends: enough for a server to restart
+or for a backup of a file."""
 TRY_EVERY_S = 0.25
 
 
 class GroupCommit(ABC):
-    """One thread that writes, and commits all queued operations at once.
+    """A writer thread that commits all queued operations at once.
 
-    A durable commit costs a flush of the disk, whatever its size; while one is under way the next
-    operations queue up and share the next. They run in the order of `submit`, each as a whole or
-    not at all. A database that refuses is tried again for ``patience_s`` from its first refusal on,
-    and submitted operations wait. ``name``: address of the ledger for display (no password).
+    A durable commit costs one disk flush, whatever its size; operations that arrive meanwhile queue
+    up and share the next one. They run in the order of `submit`, each completely or not at all. A
+    database that refuses is retried for ``patience_s`` from its first refusal, while submitted
+    operations wait. ``name``: the ledger's address for display (no password).
     """
 
     patience_s = PATIENCE_S
@@ -67,23 +67,23 @@ class GroupCommit(ABC):
 
     @abstractmethod
     def _transact(self, operations: Sequence[Operation]) -> Ended:
-        """Run the operations in one transaction and commit it, or raise and leave no trace."""
+        """Run the operations in one transaction and commit it, or raise and change nothing."""
 
     @abstractmethod
     def _explained(self, error: Exception) -> StoreError | None:
-        """Return ``error`` in words for people; None where it is not of the database."""
+        """Return ``error`` as a readable StoreError; None if it is not the database's."""
 
     def be_patient(self) -> None:
-        """Wait for a database that refuses, from now on (again)."""
+        """Wait for a refusing database from now on (again)."""
         self._hurried = threading.Event()
         self._refusing_since: float | None = None
 
     def hurry(self) -> None:
-        """Wait for it no longer: the process is to end."""
+        """Stop waiting for a refusing database, because the process is ending."""
         self._hurried.set()
 
     def _try_again(self) -> bool:
-        """Note a refusal, and wait a moment; False where it was waited long enough."""
+        """Note a refusal and wait a moment; return False once the patience is used up."""
         if self._refusing_since is None:
             self._refusing_since = time.monotonic()
         if self._has_given_up():
@@ -92,26 +92,26 @@ class GroupCommit(ABC):
         return True
 
     def _has_given_up(self) -> bool:
-        """Whether the database has refused for longer than it is to be waited for."""
+        """Return whether the database has refused for longer than we wait."""
         since = self._refusing_since
         return since is not None and (
             self._hurried.is_set() or time.monotonic() - since >= self.patience_s
         )
 
     def _wait_for_turn_s(self, seconds: float) -> float:
-        """How long to wait for other writers: ``seconds``, but only a moment once given up.
+        """Return how long to wait for other writers: ``seconds``, or a moment once given up.
 
-        Answers still come then, one after another, and each would wait for as long.
+        Answers still arrive after giving up, and each would otherwise wait for as long.
         """
         return min(seconds, TRY_EVERY_S) if self._has_given_up() else seconds
 
     def submit(self, operation: Callable[[Database], T]) -> Future[T]:
-        """Run ``operation`` in a transaction; the future is done once it is durable.
+        """Queue ``operation`` for a transaction; the returned future is done once it is durable.
 
         The future raises the operation's error, or StoreError.
         """
         future: Future[T] = Future()
-        # Once submitted it will be done: a waiter that is cancelled must not undo a paid answer.
+        # A submitted operation always runs: a cancelled waiter must not undo a paid answer.
         future.set_running_or_notify_cancel()
         with self._submitting:
             if not self._closed:
@@ -121,7 +121,7 @@ class GroupCommit(ABC):
         return future
 
     def close(self) -> None:
-        """Finish the submitted operations."""
+        """Finish the submitted operations and end the thread."""
         with self._submitting:
             self._closed = True
         self._queue.put(None)
@@ -142,7 +142,7 @@ class GroupCommit(ABC):
                 return
 
     def _commit(self, jobs: list[tuple[Operation, Future[Any]]]) -> None:
-        # Whatever happens here, every future is done afterwards: no caller waits for a dead thread.
+        # Every future ends, whatever happens here, so that no caller waits for a dead thread.
         try:
             ended = self._transact([operation for operation, _ in jobs])
             if len(ended) != len(jobs):
@@ -160,11 +160,11 @@ class GroupCommit(ABC):
     def _in_words(self, error: BaseException) -> Exception:
         if isinstance(error, ContextCliffError):
             return error
-        known = self._explained(error) if isinstance(error, Exception) else None
-        sentence = known or StoreError(
-            f"The call ledger {self.name} failed in an unforeseen way ({type(error).__name__}: "
-            f"{error}); everything measured is kept, so run the same command to go on, and report "
-            "this if it comes back."
+        explained = self._explained(error) if isinstance(error, Exception) else None
+        sentence = explained or StoreError(
+            f"The call ledger {self.name} failed unexpectedly ({type(error).__name__}: {error}). "
+            "Finished answers are kept: run the same command again, and report this if it fails "
+            "again."
         )
         sentence.__cause__ = error
         return sentence
@@ -177,16 +177,16 @@ class GroupCommit(ABC):
         except ContextCliffError:
             raise
         except Exception as error:
-            if known := self._explained(error):
-                raise known from error
+            if explained := self._explained(error):
+                raise explained from error
             raise
 
 
 def run_each(db: Database, operations: Sequence[Operation], of_database: type[Exception]) -> Ended:
-    """Run the operations inside the open transaction; one that fails undoes itself alone.
+    """Run the operations inside the open transaction; a failing one undoes only itself.
 
     Raises:
-        of_database: the database failed, not an operation: nothing of the transaction counts.
+        of_database: the database failed, not an operation: the transaction is void.
     """
     ended: Ended = []
     for operation in operations:
@@ -203,43 +203,43 @@ def run_each(db: Database, operations: Sequence[Operation], of_database: type[Ex
 
 
 class Backend(GroupCommit):
-    """A ledger's database as one process has it open.
+    """A ledger's database as opened by one process.
 
-    ``owner`` is the right to claim calls, which others see ending when the process does.
+    ``owner`` is the right to claim calls; other processes see it end with this process.
     """
 
     owner: str
     disk_was_full = False
-    """Whether room was made for answers already paid, and nothing new may begin."""
+    """Whether the reserve for answers already paid was used, so nothing new may begin."""
 
     def missing_reserve(self) -> int:
-        """How many bytes cannot be kept back for answers already paid; 0 where all can."""
+        """Return the bytes that cannot be reserved for paid answers; 0 if all can."""
         return 0
 
     @abstractmethod
     def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Rows of a query. Raises StoreError where the ledger cannot be read."""
+        """Return the rows of a query. Raises StoreError if the ledger cannot be read."""
 
     @abstractmethod
     def snapshot(self) -> AbstractContextManager[Database]:
-        """A connection whose queries all see one moment; nothing written there is kept."""
+        """Open a connection whose queries all see one moment; its writes are dropped."""
 
     @abstractmethod
     def is_alive(self, owner: str) -> bool:
-        """Whether the process of ``owner`` still has its ledger open."""
+        """Return whether the process of ``owner`` still has its ledger open."""
 
     @abstractmethod
     def sizes(self) -> dict[str, int]:
-        """Bytes on the disk by table with its indexes; ``other`` belongs to no table."""
+        """Return bytes on disk by table with its indexes; ``other`` belongs to no table."""
 
     @abstractmethod
     def integrity_errors(self) -> list[str]:
-        """Run the database's own check of its files; a sentence for each thing that is wrong."""
+        """Run the database's own file check; return a sentence for each problem."""
 
     @abstractmethod
     def backup(self, file: Path) -> None:
-        """Write all that is committed to ``file``, while others write. Raises StoreError."""
+        """Write all committed data to ``file`` while others write. Raises StoreError."""
 
     @abstractmethod
     def compact(self) -> None:
-        """Give deleted rows' space back to the disk, and leave nothing of them behind."""
+        """Return deleted rows' space to the disk and erase their content."""

@@ -1,7 +1,7 @@
-"""Campaigns, the dated measurements of a study, and the serving identity each name had in them.
+"""Campaigns, the dated measurements of a study, and the serving identities recorded in them.
 
-A campaign begins when a person begins it, or with the first call that is recorded for it: a run
-that fails before that leaves none behind.
+A campaign begins when a person begins it, or with its first recorded call: a run that fails before
+that leaves no campaign behind.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.inference.requests.call_plan import utc_now
 
 SENTINEL = "sentinel-"
-"""Campaigns of this prefix measure a few examples only: none is ever the current one."""
+"""Prefix of campaigns that measure only a few examples; they are never the current one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """One dated measurement of a study."""
+    """A dated measurement of a study."""
 
     study: str
     name: str
@@ -34,26 +34,26 @@ class Campaign:
 
 
 def current_campaign(ledger: Ledger, study: str, *, today: date | None = None) -> str:
-    """The newest campaign of ``study``; where there is none, the name of one that begins today."""
-    begun = [c.name for c in list_campaigns(ledger, study) if not c.name.startswith(SENTINEL)]
-    return begun[-1] if begun else _day(today)
+    """Return the newest campaign of ``study``, or a name for one that begins today."""
+    names = [c.name for c in list_campaigns(ledger, study) if not c.name.startswith(SENTINEL)]
+    return names[-1] if names else _day(today)
 
 
 def new_campaign(
     ledger: Ledger, study: str, *, today: date | None = None, name: str | None = None
 ) -> str:
-    """Begin a new campaign: ``2026-11-21``, the second of a day ``2026-11-21-2``, and so on.
+    """Begin a new campaign and return its name: the day, like ``2026-11-21``, then ``-2`` ...
 
-    ``name``: replaces the day.
+    ``name`` replaces the day.
     """
-    wanted = name or _day(today)
+    base_name = name or _day(today)
 
-    # Look and insert in one transaction: two processes that ask at once must not make one.
+    # One transaction, so that two processes at once cannot get the same campaign.
     def operation(db: Database) -> str:
         rows = db.execute("SELECT campaign FROM campaigns WHERE study = ?", (study,)).fetchall()
         names = {row[0] for row in rows}
-        numbered = (f"{wanted}-{number}" for number in itertools.count(2))
-        free = next(name for name in itertools.chain([wanted], numbered) if name not in names)
+        numbered = (f"{base_name}-{number}" for number in itertools.count(2))
+        free = next(name for name in itertools.chain([base_name], numbered) if name not in names)
         begin(db, study, free)
         return free
 
@@ -63,7 +63,7 @@ def new_campaign(
 def ensure_campaign(
     ledger: Ledger, study: str, campaign: str, *, begun_at: str | None = None
 ) -> None:
-    """Note that the campaign has begun (now, when None); do nothing if it had."""
+    """Record that the campaign has begun (now, if None); do nothing if it already had."""
     ledger.write(lambda db: begin(db, study, campaign, begun_at))
 
 
@@ -71,24 +71,24 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 
 
 def check_campaign_name(name: str) -> None:
-    """Refuse names that are awkward as a folder, a value in a shell, or a tag of a run.
+    """Raise an error for names that are awkward in folders, shells or run tags.
 
     Raises:
-        StudyError: not one to 60 letters, digits, ``.``, ``_`` and ``-``, or begun by a sign.
+        StudyError: not 1-60 letters, digits, ``.``, ``_``, ``-``, or starts with a sign.
     """
     if name.startswith(SENTINEL):
         raise StudyError(
-            f"{name!r} is a name for sentinels (`profile --sentinel`); choose another."
+            f"{name!r} is reserved for sentinels (`profile --sentinel`); choose another."
         )
     if _NAME.fullmatch(name) is None:
         raise StudyError(
-            f"{name!r} is no name for a campaign; use up to 60 letters, digits, '.', '_' and '-', "
-            "a letter or digit first, for instance 2026-11-21-new-weights."
+            f"{name!r} is not a campaign name; use up to 60 letters, digits, '.', '_' and '-', "
+            "starting with a letter or digit, for instance 2026-11-21-new-weights."
         )
 
 
 def list_campaigns(ledger: Ledger, study: str | None = None) -> list[Campaign]:
-    """The campaigns of ``study`` (or of all studies), oldest first."""
+    """Return the campaigns of ``study`` (or of all studies), oldest first."""
     rows = ledger.read(
         f"SELECT study, campaign, created_at FROM campaigns {'WHERE study = ?' if study else ''}"
         " ORDER BY created_at, study, campaign",
@@ -102,7 +102,7 @@ def _day(today: date | None) -> str:
 
 
 def recorded_identity(ledger: Ledger, study: str, campaign: str, model: str) -> Identity | None:
-    """The serving identity of ``model`` in the campaign, or None before its first call."""
+    """Return the serving identity of ``model`` in the campaign; None before its first call."""
     rows = ledger.read(
         "SELECT i.body FROM campaign_models m JOIN identities i USING (identity_hash)"
         " WHERE m.study = ? AND m.campaign = ? AND m.model = ?",
@@ -114,12 +114,12 @@ def recorded_identity(ledger: Ledger, study: str, campaign: str, model: str) -> 
 def record_identity(
     ledger: Ledger, study: str, campaign: str, model: str, identity: Identity
 ) -> None:
-    """Note the serving identity of ``model`` in the campaign, which has to stay the same.
+    """Record the serving identity of ``model`` in the campaign, which has to stay the same.
 
-    An identity under which nothing was measured yet may be replaced: a setting was corrected.
+    An identity without any measurement may be replaced: a setting was corrected.
 
     Raises:
-        EngineError: the name meant something else before in this campaign.
+        EngineError: the name had another identity in this campaign.
     """
     before = recorded_identity(ledger, study, campaign, model)
     if before is not None and before.hash == identity.hash:
@@ -147,10 +147,10 @@ def record_identity(
 
 
 def identity_changed(study: str, campaign: str, model: str, differences: list[str]) -> EngineError:
-    """The sentence for a name whose identity has changed since the campaign began."""
+    """Return the error for a model whose identity changed since the campaign began."""
     return EngineError(
-        f"Model {model!r} is not what it was in campaign {campaign} of study {study!r} "
-        f"({'; '.join(differences)}): measurements of the two are never pooled, so begin a new "
-        f"campaign (`contextcliff campaign new {study}`) or give the changed model a name of its "
-        "own in models.yaml."
+        f"Model {model!r} has changed since campaign {campaign} of study {study!r} began "
+        f"({'; '.join(differences)}). The two are never pooled: start a new campaign "
+        f"(`contextcliff campaign new {study}`) or give the changed model its own name in "
+        "models.yaml."
     )

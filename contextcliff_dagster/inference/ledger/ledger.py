@@ -1,8 +1,8 @@
-"""The call ledger: the one truth about questions, costs, and answers.
+"""The call ledger: the authoritative record of questions, costs and answers.
 
-Every attempt is committed before its request is sent and every answer before it is counted, so
-that a crash at any moment loses no finished call and pays none twice. Several processes may share
-one ledger: a call belongs to the owner that claimed it for as long as that owner lives.
+Every attempt is committed before its request is sent, and every answer before it is counted, so a
+crash at any moment loses no finished call and pays for none twice. Several processes may share a
+ledger: a call belongs to the owner that claimed it while that owner lives.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class Ledger(LedgerReader):
-    """One process's door to the ledger; a context manager. Open one per run."""
+    """One process's access to the ledger; a context manager. Open one per run."""
 
     def __init__(self, backend: Backend, spool: Spool) -> None:
         super().__init__(backend)
@@ -47,7 +47,7 @@ class Ledger(LedgerReader):
         self._spooled: set[str] = set()
         self._lost: dict[str, str] = {}
         if backend.owner and spool.files():
-            # A command that only reads need not wait; before a call is paid `make_ready` does.
+            # A command that only reads need not wait; `make_ready` waits before a paid call.
             backend.hurry()
             with suppress(OSError, StoreError):
                 self.take_in()
@@ -55,13 +55,13 @@ class Ledger(LedgerReader):
 
     @classmethod
     def open(cls, where: Path | DatabaseUrl, *, patient: bool = True) -> Ledger:
-        """Open the ledger in a SQLite file or a PostgreSQL database, made anew where there is none.
+        """Open the ledger in a SQLite file or a PostgreSQL database, creating it if it is missing.
 
-        Answers that it would not take before are taken in, if it takes them now. A server that
-        cannot be reached is waited for, if ``patient``, as for writing.
+        Answers that it refused earlier are stored if it takes them now. If ``patient``, wait for a
+        server that cannot be reached, as for writing.
 
         Raises:
-            StoreError: it cannot be reached or written, is damaged, or is of a newer version.
+            StoreError: it cannot be reached or written, is damaged, or has a newer version.
         """
         if isinstance(where, DatabaseUrl):
             from contextcliff_dagster.inference.ledger.postgres import PostgresLedger
@@ -75,10 +75,10 @@ class Ledger(LedgerReader):
 
     @classmethod
     def open_to_read(cls, where: Path | DatabaseUrl) -> Ledger:
-        """Open a ledger that may be in a folder where nothing can be written; it is then only read.
+        """Open a ledger that may be in a read-only folder; it is then only read.
 
         Raises:
-            StoreError: as `open`; or it is of an older version and cannot be brought up to date.
+            StoreError: as `open`; or it has an older version and cannot be upgraded.
         """
         writable = not isinstance(where, Path) or all(
             os.access(path, os.W_OK) for path in (where, where.parent)
@@ -90,9 +90,9 @@ class Ledger(LedgerReader):
         return cls(ReadOnlySqlite(where), Spool(where.parent / SPOOL, ""))
 
     def close(self) -> None:
-        """Commit the submitted operations, give up all claims, disconnect.
+        """Commit the submitted operations, give up all claims, and disconnect.
 
-        Calls whose answers wait stay ours: nobody may make them again.
+        Calls whose answers wait in the spool stay ours: nobody may make them again.
         """
         if not self._closed:
             self._closed = True
@@ -109,11 +109,11 @@ class Ledger(LedgerReader):
         self.close()
 
     def submit(self, operation: Callable[[Database], T]) -> Future[T]:
-        """Run ``operation`` in a write transaction; done once it is on the disk."""
+        """Run ``operation`` in a write transaction; the future is done once it is on disk."""
         return self.backend.submit(operation)
 
     def write(self, operation: Callable[[Database], T]) -> T:
-        """`submit`, waited for."""
+        """Run ``operation`` as `submit` does, wait, and return its result."""
         return self.submit(operation).result()
 
     def begin(
@@ -125,10 +125,10 @@ class Ledger(LedgerReader):
         budget: Budget,
         estimated_tokens: int = 0,
     ) -> Future[Begun]:
-        """Claim ``call``, reserve its highest cost and note the attempt, all before it is sent.
+        """Claim ``call``, reserve its highest cost and note the attempt, all before sending it.
 
-        ``estimated_tokens``: the prompt's by our own count (`LedgerReader.most_of_estimate`).
-        The future raises BudgetError (nothing noted) or StoreError.
+        ``estimated_tokens``: the prompt's size by our own count (`LedgerReader.most_of_estimate`).
+        The future raises BudgetError (nothing was noted) or StoreError.
         """
         prompt_hash, zstd = prompt.hash, self._compressed(call)
         me = self.backend.owner
@@ -136,14 +136,14 @@ class Ledger(LedgerReader):
         def operation(db: Database) -> Begun:
             if self.backend.disk_was_full:
                 raise StoreError(
-                    f"The call ledger {self.name} failed: the disk is full; free some space and "
-                    "run the same command again, everything measured is kept."
+                    f"The call ledger {self.name} failed: the disk is full; free some space "
+                    "and run the same command again. Finished answers are kept."
                 )
-            # Before a repeated attempt, too: a process that lost the connection for a while may
-            # have been taken for dead.
+            # Also checked before a retry: a process that lost its connection for a while may
+            # have been considered dead.
             if taken := statements.taken(db, call.call_key, me):
                 return taken
-            now = utc_now()  # one moment for both: at midnight, too, a call is of one day
+            now = utc_now()  # one time for both, so that midnight cannot split a call
             statements.reserve(db, scope, reserve, budget, now)
             statements.describe(db, call, prompt_hash, scope, zstd)
             attempt_id = statements.attempt(
@@ -156,9 +156,9 @@ class Ledger(LedgerReader):
     def finish(
         self, attempt_id: int, call_key: str, outcome: Outcome, charge: Spend
     ) -> Future[None]:
-        """Keep the outcome of a sent call, settle its reservation, give up the claim.
+        """Store the outcome of a sent call, settle its reservation, and give up the claim.
 
-        The future raises StoreError where the ledger refuses; the answer then waits in the spool.
+        The future raises StoreError if the ledger refuses; the answer then waits in the spool.
         """
         answer = Answer(attempt_id, call_key, outcome, charge)
 
@@ -185,7 +185,7 @@ class Ledger(LedgerReader):
         return finished
 
     def take_in(self) -> None:
-        """Store the answers that wait in the spool; refused ones wait on."""
+        """Store the answers that wait in the spool; refused ones keep waiting."""
 
         def store(owner: str, answer: Answer) -> Future[bool]:
             return self.submit(lambda db: statements.take_in(db, owner, answer))
@@ -195,10 +195,10 @@ class Ledger(LedgerReader):
             self._spooled.clear()
 
     def make_ready(self) -> None:
-        """Before calls are paid: take in the answers that wait, and see to room for new ones.
+        """Prepare for paid calls: store waiting answers, and check the room for new ones.
 
         Raises:
-            StoreError: the ledger takes no writes, or its disk has no room.
+            StoreError: the ledger refuses writes, or its disk has no room.
         """
         self._lost.clear()
         self.backend.be_patient()
@@ -206,13 +206,13 @@ class Ledger(LedgerReader):
         self.take_in()
         if missing := self.backend.missing_reserve():
             raise StoreError(
-                f"The call ledger {self.name} has no room for the {missing:,} bytes that it keeps "
-                "back for answers already paid; free some space there and run the same command "
-                "again."
+                f"The call ledger {self.name} has no room for the {missing:,} bytes that it "
+                "reserves for answers already paid; free some space there and run the same "
+                "command again."
             )
 
     def told(self, error: ContextCliffError) -> ContextCliffError:
-        """Add to ``error`` the fate of answers that could not be stored, if any."""
+        """Return ``error`` with the fate of answers that could not be stored, if any."""
         if self._spooled:
             error = type(error)(f"{error} {self.spool.sentence(len(self._spooled))}")
         if self._lost:
@@ -228,7 +228,7 @@ class Ledger(LedgerReader):
     def fail(
         self, attempt_id: int, call_key: str, failure: Failure, charge: Spend, *, release: bool
     ) -> Future[None]:
-        """Note why an attempt brought no answer; with ``release`` the claim is given up."""
+        """Record why an attempt brought no answer; with ``release``, give up the claim."""
 
         def operation(db: Database) -> None:
             statements.fail(db, attempt_id, call_key, failure)
@@ -241,7 +241,7 @@ class Ledger(LedgerReader):
     def keep_unsent(
         self, call: PlannedCall, prompt: Prompt, scope: Scope, outcome: Outcome
     ) -> Future[None]:
-        """Keep the outcome of a call that was judged without sending it (context overflow)."""
+        """Store the outcome of a call that was judged without sending it (context overflow)."""
         prompt_hash, zstd = prompt.hash, self._compressed(call)
 
         def operation(db: Database) -> None:
@@ -259,9 +259,9 @@ class Ledger(LedgerReader):
         charge: Spend,
         origin: str | None = None,
     ) -> Future[bool]:
-        """Keep an outcome that the ledger has lost, and its charge; False if it is there.
+        """Store an outcome that the ledger has lost, and its charge; return False if it is there.
 
-        ``origin``: the archive that it comes from, if it does; it is then imported as from there.
+        ``origin``: the archive it comes from, if any; it is then recorded as imported from there.
         """
         prompt_hash, zstd = prompt.hash, self._compressed(call)
 
@@ -288,11 +288,11 @@ class Ledger(LedgerReader):
         return self.submit(lambda db: statements.release(db, call_key, self.backend.owner))
 
     def release_dead(self, owner: str) -> bool:
-        """Free the claims of ``owner`` if its process is gone. True if they are free."""
+        """Free the claims of ``owner`` if its process is gone; return whether they are free."""
 
         def operation(db: Database) -> bool:
-            # Looked at again while no other process writes: an owner that comes back (its
-            # connection was gone for a while) claims nothing meanwhile.
+            # Checked again while no other process writes, so that an owner whose connection comes
+            # back cannot claim anything meanwhile.
             if self.backend.is_alive(owner):
                 return False
             statements.release_all(db, owner)
@@ -305,9 +305,9 @@ class Ledger(LedgerReader):
         return self.write(operation)
 
     def takes(self, ledger_id: str | None) -> bool:
-        """Whether answers of a study with ``ledger_id`` (None: a new one) are this ledger's own.
+        """Return whether answers of a study with ``ledger_id`` (None: a new one) belong here.
 
-        A ledger that has measured nothing yet, made where another one was lost, takes the id over.
+        A ledger without measurements, made where another was lost, takes over the id.
         """
 
         def operation(db: Database) -> bool:
@@ -322,15 +322,15 @@ class Ledger(LedgerReader):
             self.id = str(row[0])
             return ledger_id in (None, self.id)
 
-        known = self.read("SELECT id FROM ledgers")
-        return (bool(known) and known[0][0] == ledger_id) or self.write(operation)
+        id_rows = self.read("SELECT id FROM ledgers")
+        return (bool(id_rows) and id_rows[0][0] == ledger_id) or self.write(operation)
 
     def forget_documents(self) -> None:
-        """Offer documents anew with the next calls: some were removed."""
+        """Send documents again with the next calls, because some were removed."""
         self._known_documents.clear()
 
     def _compressed(self, call: PlannedCall) -> bytes | None:
-        """The document compressed, unless this process has stored it already."""
+        """Return the document compressed, or None if this process has stored it already."""
         if call.example.document_id in self._known_documents:
             return None
         import pyarrow as pa
@@ -338,7 +338,7 @@ class Ledger(LedgerReader):
         return bytes(pa.Codec("zstd").compress(call.document.encode(), asbytes=True))
 
     def _remember(self, call: PlannedCall, future: Future[T]) -> Future[T]:
-        """Once the commit is through, do not compress and offer the document again."""
+        """Note the document once the commit is through, so that it is not sent again."""
 
         def note(done: Future[T]) -> None:
             if done.exception() is None and getattr(done.result(), "state", "send") == "send":

@@ -1,12 +1,12 @@
-"""Which process has claimed a call, and the answers that the ledger would not take, in files.
+"""Owners of claimed calls, and the files of answers that the ledger refused.
 
-Owners of claimed calls: processes whose existence the kernel confirms.
+An owner of claimed calls is a process whose existence the kernel confirms.
 
-An owner is one open ledger of one process. It holds an exclusive `flock` on a file of its own;
-when the process ends, however it ends, the kernel frees the lock, and any other process can see
-by trying the lock that the owner is gone. No heartbeat, no timeout, no stale lock.
+Each owner is one open ledger of one process. It holds an exclusive `flock` on its own file. The
+kernel frees the lock when the process ends, for whatever reason, and any other process can see by
+trying the lock that the owner is gone. There is no heartbeat, timeout or stale lock.
 
-Answers that the ledger would not take, in files next to it until it does.
+Answers that the ledger refused stay in files next to it until it accepts them.
 
 A file for each open ledger, ``<store>/_spool/<owner>.jsonl``, with a line for each answer. Whoever
 opens the ledger next takes them in; `statements.take_in` says what that does to its tables.
@@ -53,7 +53,7 @@ class Owner:
                 fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
             except FileNotFoundError:  # a cleaner took it for a dead owner's
                 continue
-            # Waits only while another process is looking whether we are alive.
+            # Waits only while another process checks whether we are alive.
             fcntl.flock(fd, fcntl.LOCK_EX)
             with suppress(FileNotFoundError):
                 # Between create and lock a cleaner may have taken our file for a dead owner's.
@@ -64,7 +64,7 @@ class Owner:
         _OPEN.add(self)
 
     def close(self) -> None:
-        """Give up the right; the owner counts as gone from here on."""
+        """Give up the right; the owner then counts as gone."""
         if self._fd is not None:
             with suppress(OSError):
                 self._path.unlink()
@@ -77,10 +77,10 @@ class Owner:
 
 
 def is_alive(folder: Path, owner_id: str) -> bool:
-    """Whether the owner's process still lives and has its ledger open."""
+    """Return whether the owner's process still lives and has its ledger open."""
     path = folder / f"{owner_id}.lock"
     try:
-        # Network file systems lock only what may be written.
+        # Network file systems lock only writable files.
         fd = os.open(path, (os.O_RDWR if os.access(path, os.W_OK) else 0) | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
@@ -94,7 +94,7 @@ def is_alive(folder: Path, owner_id: str) -> bool:
 
 
 def remove_dead(folder: Path) -> None:
-    """Delete the files of owners that are gone. A missing file says the same as a free lock."""
+    """Delete the files of owners that are gone. A missing file means the same as a free lock."""
     with suppress(OSError):
         for path in folder.glob("*.lock"):
             if not is_alive(folder, path.stem):
@@ -113,7 +113,7 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Outcome of an attempt that the ledger has noted, and its charge."""
+    """The outcome of an attempt that the ledger has noted, and its charge."""
 
     attempt_id: int
     call_key: str
@@ -121,7 +121,7 @@ class Answer:
     charge: Spend
 
     def to_line(self) -> bytes:
-        """As a line of JSON, with the checksum that the ledger's row will have."""
+        """Return a line of JSON with the checksum that the ledger's row will have."""
         row = to_row(self.outcome)
         line = {
             "attempt_id": self.attempt_id,
@@ -134,7 +134,7 @@ class Answer:
 
 
 def read_answer(line: bytes) -> Answer | None:
-    """The answer of a line of `Answer.to_line`; None where the line was altered."""
+    """Return the answer in a line of `Answer.to_line`, or None if the line was altered."""
     with suppress(ValueError, KeyError, TypeError, AttributeError):
         read = json.loads(line)
         row, call_key = read["result"], read["call_key"]
@@ -145,7 +145,7 @@ def read_answer(line: bytes) -> Answer | None:
 
 
 class Spool:
-    """The folder of the files, where the open ledger ``owner`` has one of its own."""
+    """The folder of waiting answers, with one file for the open ledger ``owner``."""
 
     def __init__(self, folder: Path, owner: str) -> None:
         self.folder = folder
@@ -153,25 +153,25 @@ class Spool:
         self._strange = 0
 
     def file_of(self, owner: str) -> Path:
-        """Where the answers of ``owner`` wait, if any do."""
+        """Return the path where the answers of ``owner`` would wait."""
         return self.folder / f"{owner}.jsonl"
 
     def files(self) -> list[Path]:
-        """The files that are there, of all owners."""
+        """Return the existing files of all owners."""
         return sorted(self.folder.glob("*.jsonl"))
 
     def add(self, answer: Answer) -> None:
-        """Put ``answer`` on the disk. Raises OSError, StoreError: it is not there."""
+        """Write ``answer`` to the disk. Raises OSError or StoreError if that fails."""
         make_folder(self.folder)
         with folder_lock(self.folder):
             before = self.own.read_bytes() if self.own.exists() else b""
             write_atomic(self.own, before + answer.to_line())
 
     def take_in(self, store: Callable[[str, Answer], Future[bool]]) -> None:
-        """Offer every answer to ``store``, with its owner, and forget the accepted ones.
+        """Offer every answer to ``store`` with its owner, and delete the accepted ones.
 
-        The others stay: it knows no such attempt (False), or fails. Killed in the middle, this
-        leaves answers that are offered again: ``store`` has to know those that it has.
+        The others stay because ``store`` does not know the attempt (False) or fails. If killed
+        midway, this offers some answers again, so ``store`` has to recognise those that it has.
         """
         self._strange = 0
         for file in self.files():
@@ -183,31 +183,31 @@ class Spool:
             answers = [(line, read_answer(line)) for line in lines]
             offered = [(line, store(file.stem, a) if a else None) for line, a in answers]
             ends = [(line, _end(future)) for line, future in offered]
-            left = [line for line, end in ends if end != "taken"]
+            remaining = [line for line, end in ends if end != "taken"]
             self._strange += sum(end == "unknown" for _, end in ends)
             with folder_lock(self.folder):
-                # Unless its owner has added to it, or another process has taken them in, too.
+                # Skipped if its owner has added to it, or another process has taken them in.
                 if file.exists() and file.read_bytes() == data:
-                    write_atomic(file, b"".join(left)) if left else file.unlink()
+                    write_atomic(file, b"".join(remaining)) if remaining else file.unlink()
 
     def sentence(self, count: int = 0) -> str:
-        """Sentence on waiting answers: ``count`` of them, or all. Empty where none waits."""
-        there = sum(file.read_bytes().count(b"\n") for file in self.files())
-        strange = min(self._strange, there)
-        count = count or there - strange
-        told = []
+        """Return a sentence on ``count`` (or all) waiting answers; empty if none waits."""
+        line_count = sum(file.read_bytes().count(b"\n") for file in self.files())
+        foreign = min(self._strange, line_count)
+        count = count or line_count - foreign
+        sentences = []
         if count:
             wait, are = ("answer waits", "it is") if count == 1 else ("answers wait", "they are")
-            told.append(
+            sentences.append(
                 f"{count} {wait} in {self.folder}; {are} taken in when the ledger takes writes."
             )
-        if strange:
-            line, stay = ("line was", "it stays") if strange == 1 else ("lines were", "they stay")
-            told.append(
-                f"{strange} {line} altered in {self.folder}, or of another ledger; {stay} until "
+        if foreign:
+            line, stay = ("line was", "it stays") if foreign == 1 else ("lines were", "they stay")
+            sentences.append(
+                f"{foreign} {line} altered in {self.folder}, or of another ledger; {stay} until "
                 "that ledger is opened or the files are deleted."
             )
-        return " ".join(told)
+        return " ".join(sentences)
 
 
 def _end(future: Future[bool] | None) -> Literal["taken", "refused", "unknown"]:

@@ -1,15 +1,15 @@
 """A call ledger in a PostgreSQL database, shared by the processes of many machines.
 
-A connection takes the ledger's statements and turns its errors into sentences for people.
-Statements whose rows are not asked for are sent along with the next one whose are: over a network,
-a call takes a few round trips and not a dozen.
+A connection runs the ledger's statements and turns its errors into readable sentences. Statements
+whose rows are not needed are sent along with the next one whose rows are: over a network, a call
+takes a few round trips, not a dozen.
 
-Writing goes in turns, exactly once, over connections that may break. Every transaction begins by
-locking one small table, so that writers take turns as they do in SQLite: the facts by which a
-budget or a claim was judged still hold when it is committed.
+Writers take turns and write exactly once, over connections that may break. Every transaction begins
+by locking one small table, so writers take turns as in SQLite: the facts behind a budget or claim
+decision still hold when it is committed.
 
-An owner is a session that holds an advisory lock of its own; the server frees the lock when the
-session ends, however it ends.
+An owner is a session that holds its own advisory lock; the server frees the lock when the session
+ends, for whatever reason.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
 
 SCHEMA = "contextcliff"
-"""All tables are in a schema of their own, so that a database may be shared with other programs."""
+"""Schema that holds all tables, so that other programs may share the database."""
 LOCK_SECONDS = 60
 _TOGETHER_BYTES = 4 << 20
 
-# A server that is gone, and for the server a client that is gone, is noticed within half a minute.
+# Server and client each notice within half a minute that the other is gone.
 _DEFAULTS = {
     "connect_timeout": "10",
     "application_name": "contextcliff",
@@ -63,7 +63,7 @@ _DEFAULTS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
-# A commit that a crash of the server may undo is none.
+# A commit must survive a crash of the server.
 _SETTINGS = f"""
 SET search_path TO {SCHEMA};
 SET client_encoding TO 'UTF8';
@@ -79,14 +79,14 @@ _ESCAPE = "\ue0f0"
 
 
 def escape(text: str) -> str:
-    """``text`` without U+0000; `unescape` is its inverse."""
+    """Return ``text`` without U+0000; `unescape` is its inverse."""
     if "\0" not in text and _ESCAPE not in text:
         return text
     return text.replace(_ESCAPE, _ESCAPE + "1").replace("\0", _ESCAPE + "0")
 
 
 def unescape(text: str) -> str:
-    """The text that was escaped."""
+    """Return the text that was escaped."""
     if _ESCAPE not in text:
         return text
     return re.sub(f"{_ESCAPE}([01])", lambda match: "\0" if match[1] == "0" else _ESCAPE, text)
@@ -94,7 +94,7 @@ def unescape(text: str) -> str:
 
 @lru_cache(maxsize=1000)
 def as_psycopg(sql: str) -> str:
-    """``sql`` with psycopg2's placeholders for ``?``; quoted text stays as it is."""
+    """Return ``sql`` with psycopg2's placeholders for ``?``; quoted text stays unchanged."""
     return _TOKEN.sub(lambda token: _PLACEHOLDERS.get(token[0], token[0].replace("%", "%%")), sql)
 
 
@@ -103,11 +103,11 @@ _PLACEHOLDERS = {"?": "%s", "%": "%%"}
 
 
 _OPEN: weakref.WeakSet[PostgresConnection] = weakref.WeakSet()
-"""A forked child must not keep these open."""
+"""Open connections, which a forked child must not keep open."""
 
 
 class PostgresRows:
-    """Rows of a statement, fetched at the latest before the next statement is executed."""
+    """Rows of a statement, fetched before the next statement is executed."""
 
     def __init__(self, db: PostgresConnection) -> None:
         self._db = db
@@ -143,8 +143,8 @@ class PostgresConnection:
                 f"The call ledger {url} needs the PostgreSQL driver; install it with "
                 "`pip install 'contextcliff-dagster[postgres]'`."
             ) from error
-        given = extensions.parse_dsn(url.secret)
-        self.raw: Connection = psycopg2.connect(**{**_DEFAULTS, **given})
+        url_options = extensions.parse_dsn(url.secret)
+        self.raw: Connection = psycopg2.connect(**{**_DEFAULTS, **url_options})
         _OPEN.add(self)
         self.raw.autocommit = True
         self._cursor = self.raw.cursor()
@@ -159,19 +159,19 @@ class PostgresConnection:
             raise
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> PostgresRows:
-        """Run a statement, at the latest when its rows are asked for or at `flush`."""
+        """Queue a statement; it runs when its rows are fetched or at `flush`, at the latest."""
         values = [escape(value) if isinstance(value, str) else value for value in parameters]
-        # Without values psycopg2 looks for no placeholders.
-        whole = self._cursor.mogrify(as_psycopg(sql), values) if values else sql.encode()
-        self._pending.append(whole)
-        self._pending_bytes += len(whole)
+        # Without values, psycopg2 does not look for placeholders.
+        statement = self._cursor.mogrify(as_psycopg(sql), values) if values else sql.encode()
+        self._pending.append(statement)
+        self._pending_bytes += len(statement)
         self._newest = rows = PostgresRows(self)
         if self._pending_bytes > _TOGETHER_BYTES:
             self.flush()
         return rows
 
     def flush(self) -> None:
-        """Send the waiting statements."""
+        """Send the queued statements."""
         if self._pending:
             together, self._pending = b";\n".join(self._pending), []
             self._pending_bytes = 0
@@ -179,17 +179,17 @@ class PostgresConnection:
 
     def _cursor_for(self, rows: PostgresRows) -> Any:
         if rows is not self._newest:
-            raise RuntimeError("Rows are to be fetched before the next statement is executed.")
+            raise RuntimeError("Rows must be fetched before the next statement is executed.")
         self.flush()
         return self._cursor
 
     @property
     def is_lost(self) -> bool:
-        """Whether the server is not at the other end any more."""
+        """Whether the connection to the server is lost."""
         return bool(self.raw.closed)
 
     def rollback(self) -> None:
-        """Drop waiting statements, undo sent ones; a lost connection has done so itself."""
+        """Drop queued statements and undo sent ones; a lost connection has undone them itself."""
         self._pending.clear()
         self._pending_bytes = 0
         with suppress(Exception):
@@ -202,7 +202,7 @@ class PostgresConnection:
 
 
 def _read_as_sqlite_does(raw: Connection) -> None:
-    """Values as SQLite gives them: bytes, plain numbers, texts with U+0000."""
+    """Read values as SQLite gives them: bytes, plain numbers, texts with U+0000."""
     import psycopg2
     from psycopg2 import extensions as e
 
@@ -225,29 +225,29 @@ def _read_as_sqlite_does(raw: Connection) -> None:
 
 
 def postgres_error(error: BaseException, url: DatabaseUrl) -> StoreError:
-    """The sentence for an error of PostgreSQL or of the way there; never with the password."""
+    """Return the sentence for an error of PostgreSQL or its network; never with the password."""
     text = redact(str(error), url.secrets, limit=200)
     code = str(getattr(error, "pgcode", None) or "")
-    go_on = "run the same command again, everything measured is kept"
+    go_on = "run the same command again; finished answers are kept"
     lower = text.lower()
     if "authentication failed" in lower or "no password supplied" in lower or code == "28P01":
-        what = "the server refuses the user or the password; check them in CONTEXTCLIFF_LEDGER"
+        problem = "the server refuses the user or the password; check them in CONTEXTCLIFF_LEDGER"
     elif code == "3D000" or ("database" in lower and "does not exist" in lower):
-        what = "the server has no such database; create it, or check CONTEXTCLIFF_LEDGER"
+        problem = "the server has no such database; create it, or check CONTEXTCLIFF_LEDGER"
     elif code == "42501":
-        what = f"the user may not do that ({text}); grant it CREATE on the database"
+        problem = f"the user lacks a privilege ({text}); grant it CREATE on the database"
     elif code in ("53100", "58030"):
-        what = f"the server's disk is full; free some space there and {go_on}"
+        problem = f"the server's disk is full; free some space there and {go_on}"
     elif code == "25006":
-        what = "the server is read-only (a standby?); name the one that can be written"
+        problem = "the server is read-only (a standby?); use the primary server"
     elif code == "55P03":
-        what = f"another program has locked it; end that one, then {go_on}"
+        problem = f"another program has locked it; end that program, then {go_on}"
     elif is_lost(error):
-        what = f"the connection cannot be had ({text}); see that the server runs, then {go_on}"
+        problem = f"the connection failed ({text}); check that the server runs, then {go_on}"
     else:
-        what = f"{text}; check the server's log and {go_on}"
+        problem = f"{text}; check the server's log and {go_on}"
     kind = StoreUnreachableError if is_lost(error) else StoreError
-    return kind(f"The call ledger {url} failed: {what}.")
+    return kind(f"The call ledger {url} failed: {problem}.")
 
 
 # A lock or deadlock, too little of something, read-only, cancelled, a disk that fails.
@@ -256,20 +256,20 @@ _WRONG = ("authentication failed", "no password supplied", "does not exist", "tr
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether the ledger may be opened later though nobody corrects anything."""
+    """Return whether the ledger may become usable without any correction."""
     code = str(getattr(error, "pgcode", None) or "")
-    # A fault on the way there shows only in the words.
+    # A network fault shows only in the words.
     wrong = any(words in str(error).lower() for words in _WRONG)
     return code.startswith(_PASSING) or (is_lost(error) and not wrong)
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether ``error`` is of the connection, so that another one may do."""
+    """Return whether ``error`` concerns the connection, so that a new one may help."""
     import psycopg2
 
     if isinstance(error, psycopg2.InterfaceError):
         return True
-    # The bare class: the way there failed in a manner that the driver has no class for.
+    # The bare class: the network failed in a way that the driver has no class for.
     if (
         not isinstance(error, psycopg2.OperationalError)
         and type(error) is not psycopg2.DatabaseError
@@ -294,7 +294,7 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 
 _TURN_SECONDS = 8
-"""How long to wait for a lock at a time: who wants to end is not kept longer."""
+"""Seconds to wait for a lock at a time, so that a process that wants to end can do so soon."""
 
 # A lock's 64-bit key is shown as two halves.
 HOLDERS = """
@@ -305,7 +305,7 @@ AND l.classid::bigint = ? AND l.objid::bigint = ?
 
 
 def halves(owner: str) -> tuple[int, int]:
-    """The two halves of an owner's advisory lock: the first 64 bits of its id."""
+    """Return the two halves of an owner's advisory lock: the first 64 bits of its id."""
     key = int(owner[:16], 16)
     return key >> 32, key & 0xFFFFFFFF
 
@@ -316,11 +316,11 @@ ON CONFLICT (owner) DO UPDATE SET batch = excluded.batch, at = excluded.at
 """
 _READ_ONLY = "25006"
 _FORGOTTEN_AFTER = timedelta(days=1)
-"""When the row of a writer that died is of no more use: far longer than its patience."""
+"""Age at which a dead writer's row is useless: far longer than its patience."""
 
 
 class PostgresWriter(Backend):
-    """The one writing session of a process, which is also its owner."""
+    """The only writing session of a process, which is also its owner."""
 
     def __init__(self, url: DatabaseUrl, owner: str) -> None:
         self.owner = owner
@@ -330,9 +330,9 @@ class PostgresWriter(Backend):
         super().__init__(str(url))
 
     def close(self) -> None:
-        """Finish what was submitted, then disconnect."""
+        """Finish the submitted operations, then disconnect."""
         super().close()
-        with suppress(Exception):  # no answer is lost with a row that stays
+        with suppress(Exception):  # a row left behind loses no answer
             before = (datetime.now(UTC) - _FORGOTTEN_AFTER).isoformat(timespec="microseconds")
             self._db.execute("DELETE FROM batches WHERE owner = ? OR at < ?", (self.owner, before))
             self._db.flush()
@@ -347,7 +347,7 @@ class PostgresWriter(Backend):
         db = PostgresConnection(self._url)
         try:
             db.execute(f"SET lock_timeout TO '{_TURN_SECONDS}s'")
-            # A session of ours that the server has not missed yet would keep the lock.
+            # A dead session of ours that the server has not noticed would keep the lock.
             db.execute(
                 f"SELECT pg_terminate_backend(pid) FROM ({HOLDERS}) held"
                 " WHERE pid <> pg_backend_pid()",
@@ -361,12 +361,12 @@ class PostgresWriter(Backend):
         return db
 
     def _transact(self, operations: Sequence[Operation]) -> Ended:
-        """Run one transaction; again where the server refuses, over a new connection if need be.
+        """Run one transaction; retry if the server refuses, over a new connection if need be.
 
-        A transaction notes the number of its batch in the writer's own row: where the answer to its
-        commit never came, that row says whether it was done, so that nothing is done twice and
-        nothing is called kept that is not. (A server that crashed gives transaction numbers out
-        again that it had not yet written down, so `txid_status` would not do.)
+        A transaction records its batch number in the writer's own row. If the reply to its commit
+        never came, that row shows whether it was done, so nothing is done twice or wrongly reported
+        as stored. (After a crash a server may reuse transaction numbers that it had not yet written
+        down, so `txid_status` would not do.)
         """
         import psycopg2
 
@@ -391,7 +391,7 @@ class PostgresWriter(Backend):
                     raise
                 return self._one_by_one(operations)
             except psycopg2.Error as error:
-                # Behind another connection there may be the server that took a standby's place.
+                # A new connection may reach the server that replaced a failed one.
                 if is_lost(error) or error.pgcode == _READ_ONLY:
                     self._db.close()
                 else:
@@ -403,7 +403,7 @@ class PostgresWriter(Backend):
                 raise
 
     def _one_by_one(self, operations: Sequence[Operation]) -> Ended:
-        """One operation has values that the database refuses: the others are not to suffer."""
+        """Run the operations separately, because the database refuses the values of one."""
         ended: Ended = []
         for operation in operations:
             try:
@@ -413,9 +413,9 @@ class PostgresWriter(Backend):
         return ended
 
     def _begin(self) -> int | None:
-        """Begin a transaction in turn; the number of this writer's last batch that was committed.
+        """Begin a transaction in turn; return the number of this writer's last committed batch.
 
-        Once the table is locked no earlier session of ours is at a commit any more.
+        Once the table is locked, no earlier session of ours can still commit.
         """
         wait_ms = max(self._wait_for_turn_s(_TURN_SECONDS) * 1000, 1)  # 0: without end
         self._db.execute(f"BEGIN; SET LOCAL lock_timeout TO '{wait_ms:.0f}ms'")
@@ -429,10 +429,10 @@ class PostgresWriter(Backend):
 
 
 class PostgresLedger(PostgresWriter):
-    """The database as this process has it open: the writing session, and one that reads.
+    """The database as this process has opened it: one writing session and one that reads.
 
     Raises:
-        StoreError: it cannot be reached or written, or is of a newer version (and then untouched).
+        StoreError: it cannot be reached or written, or has a newer version (then unchanged).
     """
 
     def __init__(self, url: DatabaseUrl, *, patient: bool = True) -> None:
@@ -462,7 +462,7 @@ class PostgresLedger(PostgresWriter):
             raise
 
     def close(self) -> None:
-        """Finish what was submitted, then end both sessions."""
+        """Finish the submitted operations, then end both sessions."""
         super().close()
         self._reader.close()
 
@@ -504,7 +504,7 @@ class PostgresLedger(PostgresWriter):
         return {name: int(size) for name, size in rows if name in table_names()}
 
     def integrity_errors(self) -> list[str]:
-        return []  # its files are the server's own affair: see data checksums and pg_amcheck
+        return []  # the server checks its own files: data checksums, pg_amcheck
 
     def backup(self, file: Path) -> None:
         raise StoreError(
@@ -524,10 +524,10 @@ _MAKING = 0x636F6E74657874  # the advisory lock under which the tables are made
 
 
 def prepare(db: PostgresConnection, url: DatabaseUrl) -> None:
-    """Create the tables where there are none, bring older ones up to date, all or nothing.
+    """Create missing tables and upgrade older ones, all or nothing.
 
     Raises:
-        StoreError: a ledger of a newer version, or a database that is not in UTF-8.
+        StoreError: the ledger has a newer version, or the database is not in UTF-8.
         psycopg2.Error: the server refuses.
     """
     if _version(db) == LEDGER_VERSION:
@@ -560,11 +560,11 @@ def prepare(db: PostgresConnection, url: DatabaseUrl) -> None:
 
 
 def _version(db: PostgresConnection) -> int:
-    # Not to_regclass: its answer may come from the session's cache, from before another process,
-    # for whose lock we have waited, made the tables.
+    # Not to_regclass: its answer may come from a session cache that is older than the tables,
+    # which another process made while we waited for its lock.
     sql = "SELECT 1 FROM pg_tables WHERE schemaname = ? AND tablename = 'ledger_version'"
-    there = db.execute(sql, (SCHEMA,)).fetchone()
-    return int(db.execute("SELECT version FROM ledger_version").fetchone()[0]) if there else 0
+    table_row = db.execute(sql, (SCHEMA,)).fetchone()
+    return int(db.execute("SELECT version FROM ledger_version").fetchone()[0]) if table_row else 0
 
 
 _TYPES = (
@@ -578,7 +578,7 @@ _TYPES = (
 
 
 class _InPostgres:
-    """Takes the schema's statements in SQLite's words and executes them in PostgreSQL's."""
+    """Adapter that executes the schema's SQLite statements in PostgreSQL."""
 
     def __init__(self, db: PostgresConnection) -> None:
         self._db = db

@@ -1,4 +1,4 @@
-"""Pruning a ledger of a study, a campaign, or only their texts; and renaming a study in it."""
+"""Pruning a study, a campaign, or only their texts from a ledger; and renaming a study in it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from contextcliff_dagster.inference.ledger.schema import columns, table_names
 from contextcliff_dagster.inference.requests.call_plan import utc_now
 
 _TABLES = tuple(name for name in table_names() if "study" in columns(name))
-"""Keys of calls do not hold the study: every answer stays found."""
+"""Tables to rename in. Call keys do not contain the study, so every answer stays available."""
 
 
 def rename_in_ledger(ledger: Ledger, old: str, new: str) -> None:
     """Move the campaigns, calls, attempts and sums of ``old`` to ``new`` in one transaction.
 
-    Do nothing where the ledger has no rows of ``old``.
+    Do nothing if the ledger has no rows of ``old``.
 
     Raises:
         StudyError: the ledger has measurements of ``new``.
@@ -30,7 +30,7 @@ def rename_in_ledger(ledger: Ledger, old: str, new: str) -> None:
             return
         if _rows(db, new):
             raise StudyError(
-                f"The ledger has measurements of a study {new!r} already; choose another name."
+                f"The ledger already has measurements of a study {new!r}; choose another name."
             )
         owners = db.execute(
             "SELECT DISTINCT owner FROM claims WHERE call_key IN"
@@ -38,9 +38,7 @@ def rename_in_ledger(ledger: Ledger, old: str, new: str) -> None:
             (old,),
         ).fetchall()
         if any(ledger.backend.is_alive(row[0]) for row in owners):
-            raise StoreError(
-                f"Study {old!r} is being measured just now; end that run, then rename it."
-            )
+            raise StoreError(f"Study {old!r} is being measured; end that run, then rename it.")
         for table in _TABLES:
             db.execute(f"UPDATE {table} SET study = ? WHERE study = ?", (new, old))
 
@@ -48,7 +46,7 @@ def rename_in_ledger(ledger: Ledger, old: str, new: str) -> None:
 
 
 def ledger_rows(ledger: Ledger, study: str) -> dict[str, int]:
-    """Rows of ``study`` in each table that has some."""
+    """Return the row counts of ``study`` by table, without empty tables."""
     with ledger.snapshot() as db:
         return _rows(db, study)
 
@@ -67,8 +65,8 @@ def _rows(db: Database, study: str) -> dict[str, int]:
 class PrunePlan:
     """Rows that pruning removes. ``leaning``: other studies that may share the campaign's answers.
 
-    No other study or campaign asks about ``documents``; others ask about ``shared_documents``,
-    too, which stay.
+    ``documents`` are only in the removed calls; ``shared_documents`` are also in other calls and
+    stay.
     """
 
     study: str
@@ -83,11 +81,11 @@ class PrunePlan:
     leaning: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields, JSON-ready."""
+        """Return the fields, JSON-ready."""
         return asdict(self)
 
     def losses(self) -> list[str]:
-        """Losses that can no longer be rebuilt afterwards, a sentence each."""
+        """Return a sentence for each loss that cannot be rebuilt afterwards."""
         if self.texts:
             lost = [
                 f"The prompts over {self.documents:,} documents cannot be rebuilt from the ledger.",
@@ -101,11 +99,9 @@ class PrunePlan:
                 f"The texts of {self.documents:,} documents are gone from the ledger.",
             ]
         if self.shared_documents:
-            lost.append(
-                f"{self.shared_documents:,} documents stay: other calls ask about them, too."
-            )
+            lost.append(f"{self.shared_documents:,} documents stay because other calls use them.")
         if self.leaning and not self.texts:
-            lost.append(f"Answers may be shared with {', '.join(self.leaning)}, and go there, too.")
+            lost.append(f"Answers shared with {', '.join(self.leaning)} are removed there too.")
         return lost
 
 
@@ -126,8 +122,8 @@ def prune(
 ) -> PrunePlan:
     """Remove the study (or one campaign of it), or with ``texts`` only their texts.
 
-    All at once or not at all; no deleted text is left in the database's files. Money spent stays
-    in the day's sum.
+    It happens completely or not at all; no deleted text is left in the database's files. Money
+    spent stays in the day's sum.
 
     Raises:
         StudyError: the ledger has no such study or campaign.
@@ -142,9 +138,7 @@ def prune(
             _values(plan),
         ).fetchall()
         if any(ledger.backend.is_alive(row[0]) for row in owners):
-            raise StoreError(
-                f"Study {study!r} is being measured just now; end that run, then prune it."
-            )
+            raise StoreError(f"Study {study!r} is being measured; end that run, then prune it.")
         (_blank if texts else _delete)(db, plan)
         return plan
 
@@ -155,7 +149,7 @@ def prune(
 
 
 def _where(plan: PrunePlan) -> str:
-    """Condition on ``study`` and ``campaign``; takes `_values`."""
+    """Return the condition on ``study`` and ``campaign``; it takes `_values`."""
     return f"study = ? AND campaign IN ({', '.join('?' * len(plan.campaigns))})"
 
 
@@ -164,7 +158,7 @@ def _values(plan: PrunePlan) -> tuple[str, ...]:
 
 
 def _imported(plan: PrunePlan) -> str:
-    """Condition on answers imported for the study, whoever made their calls; takes `_values`."""
+    """Return the condition on answers imported for the study; it takes `_values`."""
     campaigns = ", ".join("?" * len(plan.campaigns))
     return f"study = ? AND call_key IN (SELECT call_key FROM calls WHERE campaign IN ({campaigns}))"
 
@@ -174,35 +168,35 @@ _OTHERS = (
     " (SELECT 1 FROM imported_results i WHERE i.call_key = a.call_key AND i.study = a.study)"
 )
 _PAID_BY_OTHERS = f"EXISTS (SELECT 1 {_OTHERS})"
-"""Studies that ask the same in campaigns of one name share a call; it is noted as the first's.
-Requests that came with an archive were paid elsewhere."""
+"""Condition on calls that other studies paid for. Studies with the same questions in campaigns of
+one name share a call, recorded for the first. Requests from an archive were paid elsewhere."""
 
 
 def _plan(db: Database, study: str, campaign: str | None, texts: bool) -> PrunePlan:
     rows = db.execute(
         "SELECT campaign FROM campaigns WHERE study = ? ORDER BY created_at, campaign", (study,)
     ).fetchall()
-    there = tuple(row[0] for row in rows)
-    campaigns = tuple(name for name in there if campaign in (None, name))
+    study_campaigns = tuple(row[0] for row in rows)
+    campaigns = tuple(name for name in study_campaigns if campaign in (None, name))
     if not campaigns:
         which = f"campaign {campaign!r} of study {study!r}" if campaign else f"study {study!r}"
-        has = f"; the study has {', '.join(there)}" if there else ""
+        has = f"; the study has {', '.join(study_campaigns)}" if study_campaigns else ""
         raise StudyError(f"The ledger has no {which}{has}; see `contextcliff campaign list`.")
     plan = PrunePlan(study, campaign, texts, campaigns)
     where, values = _where(plan), _values(plan)
-    # The calls that go, or whose texts go: a study that has paid for an answer keeps it.
-    going = where if texts else f"{where} AND NOT {_PAID_BY_OTHERS}"
+    # Calls that lose their rows or texts: a study that has paid for an answer keeps it.
+    removed = where if texts else f"{where} AND NOT {_PAID_BY_OTHERS}"
 
     def number(sql: str, times: int = 1) -> Any:
         return db.execute(f"SELECT {sql}", values * times).fetchone()[0]
 
-    plan.calls = number(f"count(*) FROM calls WHERE {going}")
+    plan.calls = number(f"count(*) FROM calls WHERE {removed}")
     plan.answers = number(
-        f"count(*) FROM results WHERE call_key IN (SELECT call_key FROM calls WHERE {going})"
+        f"count(*) FROM results WHERE call_key IN (SELECT call_key FROM calls WHERE {removed})"
     ) + number(f"count(*) FROM imported_results WHERE {_imported(plan)}")
     plan.usd = number(f"coalesce(sum(usd), 0.0) FROM spend WHERE {where}")
-    plan.documents = number(f"count(*) FROM ({_own_documents(going)}) d", 2)
-    asked_about = number(f"count(DISTINCT document_id) FROM calls WHERE {going}")
+    plan.documents = number(f"count(*) FROM ({_own_documents(removed)}) d", 2)
+    asked_about = number(f"count(DISTINCT document_id) FROM calls WHERE {removed}")
     plan.shared_documents = asked_about - plan.documents
     leaning = db.execute(
         "SELECT DISTINCT o.study FROM campaign_models o JOIN campaign_models m"
@@ -215,7 +209,7 @@ def _plan(db: Database, study: str, campaign: str | None, texts: bool) -> PruneP
 
 
 def _own_documents(where: str) -> str:
-    """Query of the documents that only these calls ask about; takes the values twice."""
+    """Return a query of documents that only these calls use; it takes the values twice."""
     return (
         f"SELECT DISTINCT document_id FROM calls WHERE {where} AND document_id NOT IN"
         f" (SELECT document_id FROM calls WHERE NOT ({where}))"
@@ -223,20 +217,20 @@ def _own_documents(where: str) -> str:
 
 
 def _blank(db: Database, plan: PrunePlan) -> None:
-    """Remove the texts; which calls were made, when and for how much, stays."""
+    """Remove the texts; the record of calls, times and charges stays."""
     where, values = _where(plan), _values(plan)
     now = utc_now()
     calls = f"SELECT call_key FROM calls WHERE {where}"
     unshared = [row[0] for row in db.execute(_own_documents(where), values * 2).fetchall()]
     own_answers = (("results", f"call_key IN ({calls})"), ("imported_results", _imported(plan)))
-    for table, these in own_answers:
+    for table, condition in own_answers:
         db.execute(
             f"UPDATE {table} SET raw_output = NULL, reasoning = NULL, error = NULL, extra = NULL,"
-            f" checksum = NULL, pruned_at = ? WHERE {these}",
+            f" checksum = NULL, pruned_at = ? WHERE {condition}",
             (now, *values),
         )
     db.execute(f"UPDATE failures SET message = '' WHERE call_key IN ({calls})", values)
-    # A later question of a conversation is made from earlier answers, whatever its document.
+    # A later question of a conversation contains earlier answers, whatever its document.
     db.execute(
         f"UPDATE calls SET question = '', parts = NULL WHERE {where} AND parts IS NOT NULL", values
     )
@@ -262,7 +256,7 @@ def _delete(db: Database, plan: PrunePlan) -> None:
     calls = f"SELECT call_key FROM calls WHERE {where}"
     for table in ("results", "claims"):
         db.execute(f"DELETE FROM {table} WHERE call_key IN ({calls})", values)
-    others = "FROM imported_results i WHERE i.call_key = calls.call_key"  # they read them still
+    others = "FROM imported_results i WHERE i.call_key = calls.call_key"  # still read there
     db.execute(
         f"UPDATE calls SET study = (SELECT min(i.study) {others}) WHERE {where}"
         f" AND EXISTS (SELECT 1 {others})",

@@ -1,4 +1,4 @@
-"""Questions to the call ledger; none of them changes it."""
+"""Read-only queries of the call ledger."""
 
 from __future__ import annotations
 
@@ -27,36 +27,36 @@ _MANY = 500  # well below SQLite's limit of parameters in one statement
 _CHARGE = "coalesce(a.charged_usd, a.reserved_usd)"
 _DIED = "attempts a JOIN failures f USING (attempt_id) WHERE f.maybe_paid = 1"
 LEAST_TOLD = 200
-"""Tokens of the shortest prompt whose count says something of longer ones: what a server adds to
-every prompt is most of a shorter one's."""
+"""Shortest prompt in tokens whose count predicts longer ones: in shorter prompts, most tokens are
+what a server adds to every prompt."""
 UNRECORDED = "not recorded"
-"""The origin of an answer of a version that noted none."""
+"""Origin of an answer from a version that recorded none."""
 
 
 class LedgerReader:
-    """Questions to a ledger. Each raises StoreError where the ledger cannot be read."""
+    """Read-only queries of a ledger. Each raises StoreError if the ledger cannot be read."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend, self.name = backend, backend.name
 
     def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Rows of a query."""
+        """Return the rows of a query."""
         return self.backend.read(sql, parameters)
 
     def snapshot(self) -> AbstractContextManager[Database]:
-        """A connection whose queries all see one moment; nothing written there is kept."""
+        """Open a connection whose queries all see one moment; its writes are dropped."""
         return self.backend.snapshot()
 
     def _rows_of(self, call_keys: Iterable[str], sql: str, *more: str) -> Iterator[tuple[Any, ...]]:
-        """Rows of a query that has ``IN (?)`` where the call keys belong, some keys at a time.
+        """Yield the rows of a query with ``IN (?)`` for the call keys, some keys at a time.
 
-        ``more``: parameters after them.
+        ``more``: parameters after the keys.
         """
         keys = list(dict.fromkeys(call_keys))
         for start in range(0, len(keys), _MANY):
-            some = keys[start : start + _MANY]
-            marked = sql.replace("IN (?)", f"IN ({', '.join('?' * len(some))})")
-            yield from self.read(marked, [*some, *more])
+            batch = keys[start : start + _MANY]
+            expanded_sql = sql.replace("IN (?)", f"IN ({', '.join('?' * len(batch))})")
+            yield from self.read(expanded_sql, [*batch, *more])
 
     def _answers(
         self, call_keys: Iterable[str], names: str, study: str | None, where: str = "true"
@@ -74,7 +74,7 @@ class LedgerReader:
     # --- calls by their keys ---------------------------------------------------------------------
 
     def outcomes(self, call_keys: Iterable[str], study: str | None = None) -> dict[str, Outcome]:
-        """Call key -> outcome, for calls that have one; also calls imported for ``study``.
+        """Return call key -> outcome for answered calls, with those imported for ``study``.
 
         Raises:
             StoreError: the ledger cannot be read, or an answer does not match its checksum.
@@ -88,30 +88,30 @@ class LedgerReader:
         if altered:
             raise StoreError(
                 f"In the call ledger {self.name} {altered:,} of these answers were altered after "
-                "they were kept; `contextcliff ledger verify` names them: put a backup in its "
-                "place, or measure again with `contextcliff campaign new`."
+                "they were stored; `contextcliff ledger verify` names them. Restore a backup, "
+                "or measure again with `contextcliff campaign new`."
             )
         return outcomes
 
     def answered(self, call_keys: Iterable[str], study: str | None = None) -> set[str]:
-        """Calls that have an outcome; also one imported for ``study``."""
+        """Return the calls that have an outcome, with those imported for ``study``."""
         return {row[0] for row in self._answers(call_keys, "call_key", study)}
 
     def origins(self, call_keys: Iterable[str], study: str | None) -> dict[str, str]:
-        """Call key -> the archive that its answer comes from, or `UNRECORDED`; without those that
-        were measured through this ledger."""
+        """Return call key -> the archive its answer came from, or `UNRECORDED`; without the calls
+        measured through this ledger."""
         names = f"call_key, coalesce(origin, '{UNRECORDED}')"
         foreign = "(owner IS NULL OR origin IS NOT NULL)"
         return dict(self._answers(call_keys, names, study, foreign))
 
     def imported(self, call_keys: Iterable[str], study: str) -> dict[str, str]:
-        """Call key -> archive, of the answers that were imported for the study."""
+        """Return call key -> archive for the answers imported for the study."""
         sql = "SELECT call_key, origin FROM imported_results WHERE call_key IN (?) AND study = ?"
         return dict(self._rows_of(call_keys, sql, study))
 
     def reads_for(self, study: str, campaign: str, model: str) -> str | None:
-        """The study, whose imported answers are read, or None: it has measured the model itself,
-        and the two are never mixed."""
+        """Return the study whose imported answers are read, or None if it measured the model
+        itself: the two are never mixed."""
         measured = self.read(
             "SELECT 1 FROM calls c JOIN results r USING (call_key) WHERE c.study = ? AND"
             " c.campaign = ? AND c.model = ? AND r.study = c.study AND r.owner IS NOT NULL LIMIT 1",
@@ -120,7 +120,7 @@ class LedgerReader:
         return None if measured else study
 
     def failures(self, call_keys: Iterable[str]) -> dict[str, Failure]:
-        """Call key -> last failure; its ``attempts`` are the requests of the run that failed."""
+        """Return call key -> last failure; ``attempts`` counts the requests of its run."""
         rows = self._rows_of(
             call_keys,
             "SELECT f.call_key, f.kind, f.message, f.maybe_paid, f.status, f.final, f.at,"
@@ -134,7 +134,7 @@ class LedgerReader:
         }
 
     def last_failure(self, study: str, campaign: str) -> str | None:
-        """Message of the last request of a campaign that failed; None where none did."""
+        """Return the message of a campaign's last failed request, or None."""
         rows = self.read(
             "SELECT message FROM failures JOIN attempts USING (attempt_id) WHERE study = ? AND"
             " campaign = ? ORDER BY attempt_id DESC LIMIT 1",
@@ -143,22 +143,22 @@ class LedgerReader:
         return str(rows[0][0]) if rows else None
 
     def claimed(self, call_keys: Iterable[str]) -> dict[str, str]:
-        """Call key -> owner, for calls that a process has claimed."""
+        """Return call key -> owner for calls that a process has claimed."""
         sql = "SELECT call_key, owner FROM claims WHERE call_key IN (?)"
         return dict(self._rows_of(call_keys, sql))
 
     def prompt_hashes(self, call_keys: Iterable[str]) -> dict[str, str]:
-        """Call key -> hash of the prompt that was rendered for it."""
+        """Return call key -> hash of the rendered prompt."""
         sql = "SELECT call_key, prompt_hash FROM calls WHERE call_key IN (?)"
         return dict(self._rows_of(call_keys, sql))
 
     def pruned(self, call_keys: Iterable[str], study: str | None = None) -> set[str]:
-        """Calls whose output was removed; also calls imported for ``study``."""
-        known = dict(self._answers(call_keys, "call_key, pruned_at", study))
-        return {key for key, pruned_at in known.items() if pruned_at is not None}
+        """Return the calls whose output was removed, with those imported for ``study``."""
+        pruned_times = dict(self._answers(call_keys, "call_key, pruned_at", study))
+        return {key for key, pruned_at in pruned_times.items() if pruned_at is not None}
 
     def maybe_paid(self, call_keys: Iterable[str]) -> MaybePaid:
-        """Requests of these calls that died after they were sent, orphans among them."""
+        """Return the requests of these calls that died after sending, including orphans."""
         keys = set(call_keys)
         sql = f"SELECT {_CHARGE} FROM {_DIED} AND a.call_key IN (?)"
         usd = [charge for (charge,) in self._rows_of(keys, sql)]
@@ -166,11 +166,11 @@ class LedgerReader:
         return MaybePaid(len(usd), float(sum(usd)))
 
     def prompt(self, call_key: str) -> Prompt:
-        """The prompt of a call, rebuilt byte for byte from its parts and checked by its hash.
+        """Return a call's prompt, rebuilt byte for byte from its parts and checked by its hash.
 
         Raises:
-            StoreError: there is no such call, its texts were removed, or its parts do not give the
-                prompt that was sent.
+            StoreError: the call is unknown, its texts were removed, or its parts do not give the
+                    prompt that was sent.
         """
         if (rebuilt := self.find_prompt(call_key)) is None:
             raise StoreError(
@@ -180,7 +180,7 @@ class LedgerReader:
         return rebuilt
 
     def find_prompt(self, call_key: str) -> Prompt | None:
-        """`prompt`, or None where its texts were removed."""
+        """Return the prompt as `prompt` does, or None if its texts were removed."""
         import pyarrow as pa
 
         rows = self.read(
@@ -191,7 +191,7 @@ class LedgerReader:
         )
         if not rows:
             raise StoreError(
-                f"The call ledger {self.name} knows no call {call_key!r}; check the key."
+                f"The call ledger {self.name} has no call {call_key!r}; check the key."
             )
         pruned_at, zstd, size, body, question, replicate, prompt_hash, parts = rows[0]
         before = self.turns(parts)
@@ -205,13 +205,13 @@ class LedgerReader:
             if not question:  # pruned, and its document came back with a later call
                 return None
             raise StoreError(
-                f"The call ledger {self.name} does not give back the prompt of call {call_key!r}; "
+                f"The call ledger {self.name} cannot rebuild the prompt of call {call_key!r}; "
                 "restore a backup."
             )
         return rebuilt
 
     def turns(self, parts: str | None) -> list[Turn] | None:
-        """The earlier turns that the parts of a call name; None where their texts are gone."""
+        """Return the earlier turns that a call's parts name, or None if their texts are gone."""
         keys = json.loads(parts).get("after", []) if parts else []
         rows = self._rows_of(
             keys,
@@ -225,7 +225,7 @@ class LedgerReader:
     # --- campaigns -------------------------------------------------------------------------------
 
     def measured_models(self, study: str, campaign: str) -> list[str]:
-        """Models that have an outcome in the campaign, by name."""
+        """Return the models with an outcome in the campaign, by name."""
         rows = self.read(
             f"SELECT DISTINCT c.model FROM study_calls c{joined()} WHERE {ANSWERED}"
             " AND c.study = ? AND c.campaign = ? ORDER BY c.model",
@@ -234,7 +234,7 @@ class LedgerReader:
         return [row[0] for row in rows]
 
     def identified_models(self, study: str, campaign: str) -> list[str]:
-        """Models with a serving identity in the campaign, by name; any study may have paid them."""
+        """Return the campaign's models with an identity, by name; any study may have paid."""
         rows = self.read(
             "SELECT model FROM campaign_models WHERE study = ? AND campaign = ? ORDER BY model",
             (study, campaign),
@@ -242,7 +242,7 @@ class LedgerReader:
         return [row[0] for row in rows]
 
     def spent(self, study: str, campaign: str) -> Spend:
-        """Money, tokens and requests of a campaign so far, with reserved and orphaned ones."""
+        """Return a campaign's spending so far, with reserved and orphaned requests."""
         rows = self.read(
             "SELECT usd, tokens, calls FROM spend WHERE study = ? AND campaign = ?",
             (study, campaign),
@@ -250,8 +250,8 @@ class LedgerReader:
         return Spend(*rows[0]) if rows else Spend()
 
     def most_of_estimate(self, study: str, campaign: str, model: str) -> float:
-        """The largest count of a prompt by the model's server, as a share of our own estimate of
-        it; 0 where none was counted."""
+        """Return the largest server count of a prompt as a share of our own estimate; 0 if nothing
+        was counted."""
         rows = self.read(
             "SELECT max(1.0 * r.prompt_tokens / a.estimated_tokens) FROM results r JOIN attempts a"
             " USING (call_key) WHERE a.study = ? AND a.campaign = ? AND a.model = ?"
@@ -263,21 +263,21 @@ class LedgerReader:
     def orphans(
         self, study: str | None = None, campaign: str | None = None, model: str | None = None
     ) -> list[Orphan]:
-        """Requests whose process died before their answer was kept."""
+        """Return the requests whose process died before their answer was stored."""
         owners = self.read("SELECT DISTINCT owner FROM attempts WHERE ended_at IS NULL")
         dead = {owner for (owner,) in owners if not self.backend.is_alive(owner)}
-        wanted = {"study": study, "campaign": campaign, "model": model}
-        given = {name: value for name, value in wanted.items() if value is not None}
+        conditions = {"study": study, "campaign": campaign, "model": model}
+        filters = {name: value for name, value in conditions.items() if value is not None}
         rows = self.read(
             "SELECT owner, call_key, study, campaign, model, started_at, reserved_usd FROM attempts"
-            f" WHERE {' AND '.join(['ended_at IS NULL', *(f'{name} = ?' for name in given)])}"
+            f" WHERE {' AND '.join(['ended_at IS NULL', *(f'{name} = ?' for name in filters)])}"
             " ORDER BY attempt_id",
-            tuple(given.values()),
+            tuple(filters.values()),
         )
         return [Orphan(*row[1:]) for row in rows if row[0] in dead]
 
     def stats(self) -> dict[str, Any]:
-        """Row counts, answers by kind, money, orphans, and the size in bytes."""
+        """Return row counts, answers by kind, money, orphans, and the size in bytes."""
         orphans, sizes = self.orphans(), self.backend.sizes()
         tables = ("documents", "calls", "attempts", "failures", "campaigns")
         numbers = {
@@ -302,10 +302,10 @@ class LedgerReader:
         }
 
     def stats_by_campaign(self) -> list[dict[str, Any]]:
-        """A row for each study, campaign and model: calls, answers, requests and money.
+        """Return a row per study, campaign and model: calls, answers, requests, money.
 
-        ``maybe_paid``: requests that died after they were sent, the ``orphans`` among them;
-        ``maybe_paid_usd`` is their charge, part of ``spent_usd``.
+        ``maybe_paid``: requests that died after sending, including ``orphans``; ``maybe_paid_usd``
+        is their charge, part of ``spent_usd``.
         """
 
         def sums(sql: str) -> dict[tuple[Any, ...], tuple[Any, ...]]:
@@ -322,7 +322,7 @@ class LedgerReader:
         for orphan in self.orphans():
             lost_usd[orphan.study, orphan.campaign, orphan.model].append(orphan.reserved_usd)
         rows = []
-        # A study may have sent nothing but requests for calls that are noted as another one's.
+        # A study may have sent only requests for calls that are recorded for another study.
         for key in sorted({*calls, *attempts}):
             number, answers = calls.get(key, (0, 0))
             requests, usd = attempts.get(key, (0, 0.0))
@@ -345,7 +345,7 @@ class LedgerReader:
 def as_sent(
     render: Callable[[Sequence[Turn]], Prompt], before: Sequence[Turn], prompt_hash: str
 ) -> Prompt | None:
-    """The prompt of that hash: with the turns before it, or, where only its question rests on
-    these, without them; None where neither is it."""
+    """Return the prompt with this hash, rendered with the turns before it or, if only its question
+    uses them, without; None if neither matches."""
     prompts = map(render, (before, ()))
     return next((prompt for prompt in prompts if prompt.hash == prompt_hash), None)

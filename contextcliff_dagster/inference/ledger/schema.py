@@ -1,7 +1,7 @@
-"""The tables of the call ledger, their version, and a call's outcome as a row with its checksum.
+"""The tables of the call ledger, their version, and outcomes as rows with checksums.
 
-A new ledger is made by the same steps that bring an old one up to date, so the two never differ.
-A step that was released is never edited: another one follows it.
+A new ledger is made by the same steps that upgrade an old one, so the two never differ. A released
+step is never edited: another step follows it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from contextcliff_dagster.inference.requests.call_plan import Outcome
 from contextcliff_dagster.inference.requests.recipe import stable_hash
 
 COLUMNS = tuple(field.name for field in fields(Outcome))
-"""The columns of an outcome; a row has ``call_key``, ``checksum`` and ``pruned_at`` as well."""
+"""Columns of an outcome; a row also has ``call_key``, ``checksum`` and ``pruned_at``."""
 _EXTRA = COLUMNS.index("extra")
 _AT_ONCE = 500
 
 
 ANSWERED = "(coalesce(r.call_key, i.call_key) IS NOT NULL)"
-"""Whether `joined` has found an answer."""
+"""SQL condition that `joined` has found an answer."""
 
 
 def joined(calls: str = "c") -> str:
-    """Joins of ``calls`` (or attempts) with their answers, ``r`` measured here, ``i`` imported for
-    the study. Measuring reads ``results`` alone: what an archive says was not measured here."""
+    """Return SQL that joins ``calls`` (or attempts) with answers: ``r`` measured here, ``i``
+    imported for the study. Measuring reads only ``results``, which excludes archived answers."""
     return (
         f" LEFT JOIN results r ON r.call_key = {calls}.call_key LEFT JOIN imported_results i"
         f" ON i.call_key = {calls}.call_key AND i.study = {calls}.study AND"
@@ -41,12 +41,12 @@ def joined(calls: str = "c") -> str:
 
 
 def either(name: str) -> str:
-    """The column ``name`` of the answer that `joined` has found."""
+    """Return SQL for the column ``name`` of the answer that `joined` has found."""
     return f"CASE WHEN i.call_key IS NULL THEN r.{name} ELSE i.{name} END"
 
 
 def to_row(outcome: Outcome) -> dict[str, Any]:
-    """Return column -> value; ``extra``, where there is any, as JSON text."""
+    """Return column -> value; ``extra``, if there is any, as JSON text."""
     row = {name: getattr(outcome, name) for name in COLUMNS}
     extra = row["extra"]
     row["extra"] = json.dumps(dict(extra), ensure_ascii=False, sort_keys=True) if extra else None
@@ -54,17 +54,17 @@ def to_row(outcome: Outcome) -> dict[str, Any]:
 
 
 def from_row(values: Sequence[Any]) -> Outcome:
-    """Return the outcome of values in the order of `COLUMNS`."""
+    """Return the outcome for values in the order of `COLUMNS`."""
     outcome = Outcome(*values)
     return replace(outcome, extra=json.loads(values[_EXTRA])) if values[_EXTRA] else outcome
 
 
 def checksum(call_key: str, row: Mapping[str, Any]) -> str:
-    """Return the SHA-256 (hex) of an answer and of all that is noted with it, under its call's key.
+    """Return the SHA-256 (hex) of a call's key and its answer with all its fields.
 
-    Empty columns are left out: a column that a later version adds leaves the checksums of earlier
-    rows as they are. Numbers count as floating point, -0.0 as 0.0: a column may
-    give 3.0 back for 3.
+    Empty columns are left out, so a column that a later version adds does not change older
+    checksums. Numbers count as floating point, and -0.0 as 0.0, because a column may return 3.0 for
+    3.
     """
     values = {
         name: float(value) + 0.0 if isinstance(value, int | float) else value
@@ -79,9 +79,9 @@ def computed_checksums(
     names: Sequence[str] = COLUMNS,
     table: str = "results",
 ) -> Iterator[tuple[str, str | None, str]]:
-    """Yield key, noted checksum and the checksum of the columns ``names`` of each answer.
+    """Yield each answer's key, recorded checksum, and checksum of the columns ``names``.
 
-    ``read`` gives the rows of a query; answers that were pruned are left out.
+    ``read`` returns the rows of a query; pruned answers are left out.
     """
     key = ("call_key", "study") if table == "imported_results" else ("call_key",)
     columns, marks = ", ".join(key), ", ".join("?" * len(key))
@@ -210,30 +210,30 @@ LEDGER_VERSION, CHECKSUMS_SINCE = max(_STEPS), 6
 
 
 def steps(have: int, upto: int = LEDGER_VERSION) -> list[str]:
-    """The statements that make a ledger of version ``upto`` out of one of version ``have``."""
+    """Return the statements that upgrade a ledger from version ``have`` to version ``upto``."""
     text = "".join(_STEPS[version] for version in range(have + 1, upto + 1))
     return [statement for statement in re.split(r";\s*\n", text) if statement.strip()]
 
 
 def columns(table: str, version: int = LEDGER_VERSION) -> dict[str, str]:
-    """Column -> type (TEXT, INTEGER, REAL, BLOB), in the table's order, whatever the database."""
+    """Return column -> type (TEXT, INTEGER, REAL, BLOB) in the table's order, for any database."""
     return {name: kind for _, name, kind, *_ in _table_info(table, version)}
 
 
 def primary_key(table: str) -> tuple[str, ...]:
-    """The columns that together name a row of the table."""
+    """Return the columns that together identify a row of the table."""
     return tuple(name for _, name, *_, part_of_key in _table_info(table) if part_of_key)
 
 
 def required_columns(table: str) -> tuple[str, ...]:
-    """Columns that have a value in every row, the key's among them."""
+    """Return the columns that have a value in every row, including the key's."""
     info = _table_info(table)
     return tuple(name for _, name, _, not_null, _, part_of_key in info if not_null or part_of_key)
 
 
 @cache
 def _table_info(table: str, version: int = LEDGER_VERSION) -> list[tuple[Any, ...]]:
-    """Number, name, type, not null, default and place in the key of each column."""
+    """Return each column's number, name, type, not-null flag, default and place in the key."""
     with sqlite3.connect(":memory:") as db:
         for statement in steps(0, version):
             db.execute(statement)
@@ -244,23 +244,23 @@ def _table_info(table: str, version: int = LEDGER_VERSION) -> list[tuple[Any, ..
 
 @cache
 def table_names() -> tuple[str, ...]:
-    """Tables in order, each after the tables that it refers to."""
+    """Return the tables in order, each after the tables that it refers to."""
     return tuple(re.findall(r"CREATE TABLE (\w+)", "".join(steps(0))))
 
 
 def require_version(version: int, where: object, *, older: bool = False) -> None:
     """
     Args:
-        older: allow a ledger that can be brought up to date.
+        older: allow a ledger that can be upgraded.
 
     Raises:
-        StoreError: the ledger is of another version than this program writes.
+        StoreError: the ledger has another version than this program writes.
     """
     if version > LEDGER_VERSION:
         raise StoreError(
             f"The call ledger {where} was written by a newer version of this program (ledger "
-            f"version {version}, known here: {LEDGER_VERSION}) and is left as it is; upgrade "
-            "this program, or set CONTEXTCLIFF_HOME to another folder."
+            f"version {version}, known here: {LEDGER_VERSION}) and is unchanged; upgrade this "
+            "program, or set CONTEXTCLIFF_HOME to another folder."
         )
     if version < LEDGER_VERSION and not older:
         raise StoreError(
@@ -270,10 +270,10 @@ def require_version(version: int, where: object, *, older: bool = False) -> None
 
 
 def prepare(db: sqlite3.Connection, path: Path) -> None:
-    """Create the tables in an empty file, bring older ones up to date, all at once or not at all.
+    """Create the tables in an empty file or upgrade older ones, all or nothing.
 
     Raises:
-        StoreError: another program's database, or a ledger of a newer version.
+        StoreError: another program's database, or a ledger with a newer version.
     """
     db.execute("PRAGMA journal_mode=WAL")
     if _version(db) == LEDGER_VERSION:
@@ -296,7 +296,7 @@ def prepare(db: sqlite3.Connection, path: Path) -> None:
 
 
 def bring_up_to_date(db: Database, version: int) -> None:
-    """Run the steps that are missing, inside the open transaction."""
+    """Run the missing upgrade steps inside the open transaction."""
     for step in range(version + 1, LEDGER_VERSION + 1):
         for statement in steps(step - 1, step):
             db.execute(statement)
@@ -305,11 +305,11 @@ def bring_up_to_date(db: Database, version: int) -> None:
 
 
 def _add_checksums(db: Database) -> None:
-    """Give the results of older versions their checksums."""
+    """Add checksums to the results of older versions."""
     keys = ("call_key", "pruned_at", "checksum")
     names = [name for name in columns("results", CHECKSUMS_SINCE) if name not in keys]
-    every = computed_checksums(lambda sql, values: db.execute(sql, values).fetchall(), names)
-    for call_key, _, value in every:
+    checksums = computed_checksums(lambda sql, values: db.execute(sql, values).fetchall(), names)
+    for call_key, _, value in checksums:
         db.execute("UPDATE results SET checksum = ? WHERE call_key = ?", (value, call_key))
 
 

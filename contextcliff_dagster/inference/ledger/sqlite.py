@@ -37,14 +37,14 @@ _RESERVE_BYTES = 4 << 20
 _LITTLE_BYTES = 1 << 16
 BUSY_SECONDS = 60.0
 _TURN_SECONDS = 2.0
-"""How long the writer waits for another process at a time: who wants to end is not kept longer."""
+"""Seconds to wait for another process at a time, so that a process can end soon."""
 
 
 class SqliteLedger(Backend):
-    """The file as this process has it open: one connection that reads, one that writes.
+    """The file as opened by this process: one connection reads, one writes.
 
     Raises:
-        StoreError: it cannot be written, is damaged, or is of a newer version (and then untouched).
+        StoreError: it cannot be written, is damaged, or has a newer version (then unchanged).
     """
 
     def __init__(self, path: Path) -> None:
@@ -59,7 +59,7 @@ class SqliteLedger(Backend):
             make_file(owners / "opening")
             make_file(path)  # the log and the index next to it get the same mode
             with (owners / "opening").open("a") as handle:
-                # Processes that make the same ledger at the same moment do so one after another.
+                # Processes that create the same ledger at once take turns.
                 fcntl.flock(handle, fcntl.LOCK_EX)
                 self._reader = connect(path)
                 prepare(self._reader, path)
@@ -71,7 +71,7 @@ class SqliteLedger(Backend):
         super().__init__(str(path))
 
     def close(self) -> None:
-        """Finish the submitted operations, give up the owner's right, disconnect."""
+        """Finish the submitted operations, give up the owner's right, and disconnect."""
         super().close()
         self._writer.close()
         self._right.close()
@@ -81,7 +81,7 @@ class SqliteLedger(Backend):
         return connect(self.path)
 
     def missing_reserve(self) -> int:
-        # Space kept back: on a full disk it is given up, so that paid answers can be stored.
+        # Reserved space: on a full disk it is released, so that paid answers can be stored.
         try:
             if not self._reserve.exists() or self._reserve.stat().st_size < _RESERVE_BYTES:
                 make_file(self._reserve)
@@ -104,7 +104,7 @@ class SqliteLedger(Backend):
                 db.execute("BEGIN")
                 yield db
                 db.execute("ROLLBACK")
-        except sqlite3.Error as error:  # an OSError is of the caller, who may be writing a file
+        except sqlite3.Error as error:  # an OSError is the caller's, maybe writing a file
             raise store_error(error, self.path) from error
 
     def is_alive(self, owner: str) -> bool:
@@ -127,13 +127,12 @@ class SqliteLedger(Backend):
         rows = self.read("PRAGMA integrity_check")
         foreign = self.read("PRAGMA foreign_key_check")
         return [row[0] for row in rows if row[0] != "ok"] + [
-            f"row {row[1]} of {row[0]} refers to a row of {row[2]} that is not there"
-            for row in foreign
+            f"row {row[1]} of {row[0]} refers to a missing row of {row[2]}" for row in foreign
         ]
 
     def backup(self, file: Path) -> None:
         if file.exists() and file.samefile(self.path):
-            raise StoreError(f"{file} is the call ledger itself; name another file.")
+            raise StoreError(f"{file} is the call ledger itself; choose another file.")
         with (
             self._explaining(),
             atomic_path(file) as temporary,
@@ -186,10 +185,10 @@ class SqliteLedger(Backend):
 
 
 class ReadOnlySqlite(SqliteLedger):
-    """The file in a folder where nothing can be written: it is read, and claims nothing.
+    """A ledger file in a read-only folder: it is only read, and claims nothing.
 
     Raises:
-        StoreError: it is damaged, or of a version that this program cannot read.
+        StoreError: it is damaged, or has a version that this program cannot read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -201,15 +200,15 @@ class ReadOnlySqlite(SqliteLedger):
                 self._reader = self._connect()
                 version = self._reader.execute("PRAGMA user_version").fetchone()[0]
             except sqlite3.OperationalError:
-                # SQLite makes an index of the log, which it cannot here.
+                # SQLite must write an index of the log, but cannot do so here.
                 self._uri = self._without_log()
                 self._reader = self._connect()
                 version = self._reader.execute("PRAGMA user_version").fetchone()[0]
             require_version(version, path, older=True)
             if version < LEDGER_VERSION:
                 raise StoreError(
-                    f"The call ledger {path} is of an older version ({version}) and cannot be "
-                    "brought up to date where it cannot be written; copy it to another folder."
+                    f"The call ledger {path} has an older version ({version}) and cannot be "
+                    "upgraded in a read-only folder; copy it to another folder."
                 )
 
     def _connect(self) -> sqlite3.Connection:
@@ -218,7 +217,7 @@ class ReadOnlySqlite(SqliteLedger):
         )
 
     def _without_log(self) -> str:
-        """The address of the file where it has no log, else of a copy, which may get its index."""
+        """Return the file's address if it has no log, else a copy's, which may get an index."""
         log = self.path.with_name(f"{self.path.name}-wal")
         if not log.exists() or not log.stat().st_size:
             return f"{self.path.absolute().as_uri()}?immutable=1"
@@ -228,7 +227,7 @@ class ReadOnlySqlite(SqliteLedger):
         return (folder / self.path.name).as_uri()
 
     def submit(self, operation: Callable[[Database], T]) -> Future[T]:
-        raise StoreError(f"The call ledger {self.path} cannot be written here (read-only).")
+        raise StoreError(f"The call ledger {self.path} is read-only here.")
 
     def close(self) -> None:
         self._reader.close()
@@ -240,7 +239,7 @@ def _owners(path: Path) -> Path:
 
 
 def _refuse_newer(path: Path) -> None:
-    """Look at the version without a lock, a log or any other trace in the file."""
+    """Check the version without a lock, a log or any other trace in the file."""
     if not path.is_file() or not path.stat().st_size:
         return
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
@@ -249,7 +248,7 @@ def _refuse_newer(path: Path) -> None:
 
 
 def connect(path: Path, busy_s: float = BUSY_SECONDS) -> sqlite3.Connection:
-    """A connection in autocommit mode, for several threads one after the other."""
+    """Return a connection in autocommit mode, for several threads in turn."""
     connection = sqlite3.connect(
         path, timeout=busy_s, isolation_level=None, check_same_thread=False
     )
@@ -259,30 +258,30 @@ def connect(path: Path, busy_s: float = BUSY_SECONDS) -> sqlite3.Connection:
 
 
 def store_error(error: BaseException, path: Path) -> StoreError:
-    """The sentence for an error of SQLite or the file system."""
+    """Return the error to show for a fault of SQLite or the file system."""
     text = str(error).lower()
-    go_on = "run the same command again, everything measured is kept"
+    go_on = "run the same command again; finished answers are kept"
     elsewhere = "set CONTEXTCLIFF_HOME to another folder"
     if "full" in text or "no space" in text or ("disk i/o" in text and _is_full(path.parent)):
-        what = f"the disk is full; free some space and {go_on}"
+        problem = f"the disk is full; free some space and {go_on}"
     elif "readonly" in text or "read-only" in text or "permission" in text:
-        what = f"it cannot be written (read-only); give write permission or {elsewhere}"
+        problem = f"it cannot be written (read-only); give write permission or {elsewhere}"
     elif isinstance(error, FileExistsError | NotADirectoryError) or "unable to open" in text:
-        what = f"it cannot be opened; check the folder and its permissions, or {elsewhere}"
+        problem = f"it cannot be opened; check the folder and its permissions, or {elsewhere}"
     elif "locked" in text or "busy" in text:
-        what = f"another process has locked it; end that one, then {go_on}"
+        problem = f"another process has locked it; end that process, then {go_on}"
     elif "not a database" in text or "malformed" in text:
-        what = (
-            "it is damaged or no ledger; put a backup in its place, or move it away and take back "
-            "what the store's tables have (`contextcliff ledger restore`)"
+        problem = (
+            "it is damaged or not a ledger; restore a backup, or move it away and rebuild it from "
+            "the store's tables (`contextcliff ledger restore`)"
         )
     else:
-        what = f"{error}; check the disk and {go_on}"
-    return StoreError(f"The call ledger {path} failed: {what}.")
+        problem = f"{error}; check the disk and {go_on}"
+    return StoreError(f"The call ledger {path} failed: {problem}.")
 
 
 def _is_full(folder: Path) -> bool:
-    """Whether the disk is full, which SQLite calls an I/O error where it maps memory."""
+    """Return whether the disk is full, which SQLite reports as an I/O error for mapped memory."""
     try:
         return shutil.disk_usage(folder).free < _LITTLE_BYTES
     except OSError:

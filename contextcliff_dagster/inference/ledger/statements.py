@@ -1,4 +1,4 @@
-"""Changes to the ledger's tables, each step a function inside the writer's transaction."""
+"""Changes to the ledger's tables; each function is one step in the writer's transaction."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ALL_OF_A_CALL = ", ".join(
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose money and whose serving identity a call is about."""
+    """The campaign that pays for a call, and the serving identity that answers it."""
 
     study: str
     campaign: str
@@ -34,7 +34,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """To be sent as ``attempt_id``, ``finished`` before, or ``held`` by ``owner``."""
+    """State of a call: ``send`` as ``attempt_id``, ``finished``, or ``held`` by ``owner``."""
 
     state: Literal["send", "finished", "held"]
     attempt_id: int = 0
@@ -50,7 +50,7 @@ def taken(db: Database, call_key: str, me: str) -> Begun | None:
 
 
 def reserve(db: Database, scope: Scope, most: Spend, budget: Budget, now: str) -> None:
-    """Add ``most`` to the spending of campaign and day. Raises BudgetError where it may not."""
+    """Add ``most`` to the spending of campaign and day. Raises BudgetError beyond a limit."""
     key = (scope.study, scope.campaign)
     row = db.execute(
         "SELECT usd, tokens, calls FROM spend WHERE study = ? AND campaign = ?", key
@@ -62,7 +62,7 @@ def reserve(db: Database, scope: Scope, most: Spend, budget: Budget, now: str) -
 
 
 def _add(db: Database, key: tuple[str, str], spent: Spend, day: str) -> None:
-    """Add to what a campaign (study and name) and a day have spent."""
+    """Add an amount to the spending of a campaign (study and name) and of a day."""
     db.execute(
         "INSERT INTO spend VALUES (?, ?, ?, ?, ?) ON CONFLICT (study, campaign) DO UPDATE SET"
         " usd = spend.usd + excluded.usd, tokens = spend.tokens + excluded.tokens,"
@@ -77,7 +77,7 @@ def _add(db: Database, key: tuple[str, str], spent: Spend, day: str) -> None:
 
 
 def begin(db: Database, study: str, campaign: str, at: str | None = None) -> None:
-    """Note that the campaign has begun, where it had not."""
+    """Record that the campaign has begun, if it had not."""
     db.execute(
         "INSERT INTO campaigns VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
         (study, campaign, at or utc_now()),
@@ -87,9 +87,9 @@ def begin(db: Database, study: str, campaign: str, at: str | None = None) -> Non
 def describe(
     db: Database, call: PlannedCall, prompt_hash: str, scope: Scope, zstd: bytes | None
 ) -> None:
-    """Note campaign, document, recipe and call, where they are not there.
+    """Record campaign, document, recipe and call if they are missing.
 
-    ``zstd``: the document, None where it is in the ledger already.
+    ``zstd``: the compressed document, or None if the ledger already has it.
     """
     example = call.example
     begin(db, scope.study, scope.campaign)
@@ -105,7 +105,7 @@ def describe(
     db.execute("INSERT INTO recipes VALUES (?, ?) ON CONFLICT DO NOTHING", recipe)
     db.execute(
         "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (call_key) DO"
-        # One that only an archive has answered is of the study that measures it, in its words.
+        # A call answered only by an archive passes to the study that measures it.
         f" UPDATE SET {_ALL_OF_A_CALL} WHERE EXISTS (SELECT 1 FROM imported_results i"
         " WHERE i.call_key = calls.call_key AND i.study = calls.study)"
         " AND NOT EXISTS (SELECT 1 FROM results r WHERE r.call_key = calls.call_key)",
@@ -130,7 +130,7 @@ def describe(
 def attempt(
     db: Database, call_key: str, me: str, scope: Scope, most: Spend, estimated: int, now: str
 ) -> int:
-    """Claim the call and note that it is about to be sent; the attempt's number.
+    """Claim the call and record that it is about to be sent; return the attempt's number.
 
     ``estimated``: the prompt's tokens by our own count.
     """
@@ -155,19 +155,19 @@ def restore_attempt(
     finished_at: str,
     is_alive: Callable[[str], bool],
 ) -> None:
-    """Note the request of a lost outcome and its charge, as of then.
+    """Record the request and charge of a lost outcome, dated as they were.
 
-    A request that the ledger still has is not counted twice; one that was never ended ends here,
-    unless ``is_alive`` says that its owner is still at it.
+    A request that the ledger still has is not counted twice. One that never ended ends here, unless
+    ``is_alive`` returns that its owner is still running.
     """
-    kept = db.execute(
+    requests = db.execute(
         "SELECT attempt_id, owner, ended_at FROM attempts WHERE call_key = ? AND attempt_id NOT IN"
         " (SELECT attempt_id FROM failures WHERE call_key = ?) ORDER BY attempt_id DESC",
         (call_key, call_key),
     ).fetchall()
-    if any(ended_at is not None for *_, ended_at in kept):
+    if any(ended_at is not None for *_, ended_at in requests):
         return
-    for attempt_id, owner, _ in kept:
+    for attempt_id, owner, _ in requests:
         if not is_alive(owner):
             settle(db, attempt_id, charge, finished_at)
             return
@@ -186,24 +186,24 @@ def restore_attempt(
 def keep(
     db: Database, call_key: str, outcome: Outcome, owner: str | None, study: str | None
 ) -> None:
-    """Keep an outcome, and whose it is (``owner`` None: of a table, so nobody can tell). The first
-    one stays: a call is never measured over."""
+    """Store an outcome and its owner (None: from a table, so unknown). The first outcome stays,
+    because a call is never measured twice."""
     insert(db, "results", {**row_of(call_key, outcome), "owner": owner, "study": study})
 
 
 def keep_imported(db: Database, study: str, answer: Mapping[str, Any], *, adopt: bool) -> bool:
-    """Keep an answer (call_key, origin and all) that was not measured here, unless it is there.
+    """Store an answer (call_key, origin and all) that was measured elsewhere, unless present.
 
-    Only ``study`` reads it and no measurement does; with ``adopt`` it counts as measured, and its
-    origin stays with it. Returns whether it is news.
+    Only ``study`` reads it, and no measurement does; with ``adopt`` it counts as measured and keeps
+    its origin. Returns whether it is new.
     """
-    mine = (study, answer["call_key"])
+    study_and_key = (study, answer["call_key"])
     sql = "SELECT 1 FROM results WHERE coalesce(study, ?) = ? AND call_key = ?"
-    if db.execute(sql, (study, *mine)).fetchone():
+    if db.execute(sql, (study, *study_and_key)).fetchone():
         return False
     if adopt:
         row = {**answer, "owner": None, "study": study}
-        db.execute("DELETE FROM imported_results WHERE study = ? AND call_key = ?", mine)
+        db.execute("DELETE FROM imported_results WHERE study = ? AND call_key = ?", study_and_key)
         return insert(db, "results", row)
     row = {**answer, "study": study}
     row.pop("owner", None)
@@ -211,22 +211,22 @@ def keep_imported(db: Database, study: str, answer: Mapping[str, Any], *, adopt:
 
 
 def row_of(call_key: str, outcome: Outcome) -> dict[str, Any]:
-    """A row of ``results``, with its checksum."""
+    """Return a row of ``results`` with its checksum."""
     row = to_row(outcome)
     return {"call_key": call_key, **row, "checksum": checksum(call_key, row)}
 
 
 def insert(db: Database, table: str, row: Mapping[str, Any]) -> bool:
-    """Insert a row, by the names of its columns; False where its key is there already."""
+    """Insert a row by its column names; return False if its key already exists."""
     marks = ", ".join("?" * len(row))
     sql = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks}) ON CONFLICT DO NOTHING"
     return db.execute(sql, tuple(row.values())).rowcount > 0
 
 
 def settle(db: Database, attempt_id: int, charge: Spend, at: str | None = None) -> str | None:
-    """End an attempt (now): ``charge`` takes the place of its reservation.
+    """End an attempt (now) and replace its reservation by ``charge``.
 
-    Returns its study; None where it had ended before.
+    Returns its study, or None if it had already ended.
     """
     row = db.execute(
         "UPDATE attempts SET ended_at = ?, charged_usd = ?, charged_tokens = ?"
@@ -248,7 +248,7 @@ def settle(db: Database, attempt_id: int, charge: Spend, at: str | None = None) 
 
 
 def fail(db: Database, attempt_id: int, call_key: str, failure: Failure) -> None:
-    """Note why an attempt brought no answer."""
+    """Record why an attempt brought no answer."""
     db.execute(
         "INSERT INTO failures VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (
@@ -265,20 +265,20 @@ def fail(db: Database, attempt_id: int, call_key: str, failure: Failure) -> None
 
 
 def take_in(db: Database, owner: str, answer: Answer) -> bool:
-    """Store a spooled answer if its attempt is still open; False if the attempt is unknown.
+    """Store a spooled answer if its attempt is still open; return False for an unknown attempt.
 
-    A result that is there already stays: the answer is noted as paid in vain.
+    An existing result stays: the second answer is recorded as a paid duplicate.
     """
     row = db.execute(
         "SELECT ended_at FROM attempts WHERE attempt_id = ? AND call_key = ? AND owner = ?",
         (answer.attempt_id, answer.call_key, owner),
     ).fetchone()
-    if row is None or row[0] is not None:  # ended: taken in before
+    if row is None or row[0] is not None:  # ended: already stored
         return row is not None
     study = settle(db, answer.attempt_id, answer.charge, answer.outcome.finished_at)
     if taken(db, answer.call_key, owner) == Begun("finished"):
-        told = "another request had answered before this answer could be stored"
-        fail(db, answer.attempt_id, answer.call_key, Failure("duplicate", told, maybe_paid=True))
+        reason = "another request was answered before this answer could be stored"
+        fail(db, answer.attempt_id, answer.call_key, Failure("duplicate", reason, maybe_paid=True))
     else:
         keep(db, answer.call_key, answer.outcome, owner, study)
     release(db, answer.call_key, owner)
@@ -286,10 +286,10 @@ def take_in(db: Database, owner: str, answer: Answer) -> bool:
 
 
 def release(db: Database, call_key: str, me: str) -> None:
-    """We are not at this call any more."""
+    """Give up our claim on this call."""
     db.execute("DELETE FROM claims WHERE call_key = ? AND owner = ?", (call_key, me))
 
 
 def release_all(db: Database, owner: str) -> None:
-    """``owner`` is not at any call any more."""
+    """Give up all claims of ``owner``."""
     db.execute("DELETE FROM claims WHERE owner = ?", (owner,))

@@ -1,4 +1,4 @@
-"""Whether a ledger still gives back what was asked and answered, and whether its sums hold."""
+"""Verification that a ledger still returns its questions and answers, and that its sums hold."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Result of a check; ``faults`` shows the first of ``fault_count``."""
+    """Result of a check; ``faults`` has the first of ``fault_count`` faults."""
 
     prompts: int
     documents: int
@@ -30,25 +30,24 @@ class Verified:
     faults: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields, JSON-ready."""
+        """Return the fields, JSON-ready."""
         return asdict(self)
 
 
 def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Verified:
     """Run the database's own check, and rebuild every prompt from document, recipe and question.
 
-    A document has to have the SHA-256 that is its id, a prompt the hash that was noted when it was
-    sent, an answer its checksum, a request that ended without a failure its answer, and a
-    campaign's spend has to be the sum of its attempts. Calls
-    whose texts were pruned are counted apart. ``progress`` takes the number of prompts so far,
-    document by document.
+    The check requires: each document has its id as SHA-256, each prompt the hash recorded when it
+    was sent, each answer its checksum, each request without a failure its answer, and each
+    campaign's spending equals the sum of its attempts. Calls with pruned texts are counted
+    separately. ``progress`` gets the number of prompts so far, document by document.
 
     Raises:
         StoreError: the ledger cannot be read at all.
     """
     errors = [*ledger.backend.integrity_errors(), *_sums(ledger)]
     errors += [
-        f"the answer to call {call_key[:12]} is not what its checksum says"
+        f"the answer to call {call_key[:12]} does not match its checksum"
         for table in ("results", "imported_results")
         for call_key, noted, value in computed_checksums(ledger.read, table=table)
         if value != noted
@@ -65,7 +64,7 @@ def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Ver
     for name, body in ledger.read("SELECT recipe_hash, body FROM recipes"):
         recipes[name] = Recipe.from_dict(json.loads(body))
         if recipes[name].hash != name:
-            errors.append(f"recipe {name[:12]} is not what its hash says")
+            errors.append(f"recipe {name[:12]} does not match its hash")
     documents = [row[0] for row in ledger.read("SELECT document_id FROM documents ORDER BY 1")]
     prompts = pruned = 0
     for document_id in documents:
@@ -74,10 +73,10 @@ def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Ver
             " WHERE document_id = ? ORDER BY call_key",
             (document_id,),
         )
-        text, wrong = _text(ledger, document_id)
-        errors += wrong
+        text, faults = _text(ledger, document_id)
+        errors += faults
         if text is None:
-            pruned += 0 if wrong else len(calls)
+            pruned += 0 if faults else len(calls)
             continue
         for call_key, recipe_hash, question, replicate, prompt_hash, parts in calls:
             before = ledger.turns(parts)
@@ -90,14 +89,14 @@ def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Ver
             elif not question:  # pruned, and its document came back with a later call
                 pruned += 1
             else:
-                errors.append(f"call {call_key[:12]} does not give back the prompt that was sent")
+                errors.append(f"the prompt of call {call_key[:12]} cannot be rebuilt")
         if progress:
             progress(prompts)
     return Verified(prompts, len(documents), pruned, len(errors), tuple(errors[:_SHOWN]))
 
 
 def _text(ledger: Ledger, document_id: str) -> tuple[str | None, list[str]]:
-    """The document's text; None and a sentence where it is damaged, None where it is pruned."""
+    """Return the document's text; None and a sentence if it is damaged, only None if pruned."""
     import pyarrow as pa
 
     zstd, size, pruned_at = ledger.read(
@@ -110,7 +109,7 @@ def _text(ledger: Ledger, document_id: str) -> tuple[str | None, list[str]]:
     except (pa.ArrowException, OSError):
         data = b""
     if hashlib.sha256(data).hexdigest() != document_id:
-        return None, [f"document {document_id[:12]} is not what its hash says"]
+        return None, [f"document {document_id[:12]} does not match its hash"]
     return data.decode(), []
 
 
@@ -122,8 +121,8 @@ def _sums(ledger: Ledger) -> list[str]:
         " GROUP BY s.study, s.campaign, s.usd, s.calls"
     )
     return [
-        f"campaign {campaign} of study {study} has spent ${usd:.6f} in {calls} requests, its "
-        f"attempts ${of_attempts:.6f} in {attempts}"
+        f"campaign {campaign} of study {study} has spent ${usd:.6f} in {calls} requests, but its "
+        f"attempts add up to ${of_attempts:.6f} in {attempts} requests"
         for study, campaign, usd, calls, of_attempts, attempts in rows
         if calls != attempts or abs(usd - of_attempts) > 1e-6 * max(1.0, abs(usd))
     ]

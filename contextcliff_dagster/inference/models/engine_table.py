@@ -1,7 +1,7 @@
-"""The table of engines: name, place of the code, and capabilities that `models.yaml` may ask for.
+"""The table of engines: names, code locations, and capabilities for `models.yaml`.
 
-A new engine is its own file and a row here, or a file of another package with an entry point of
-the group `contextcliff.engines` (docs/inference.md shows one).
+A new engine is its own file plus a row here, or another package's entry point in the group
+`contextcliff.engines` (docs/inference.md shows one).
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ if TYPE_CHECKING:
     from contextcliff_dagster.inference.models.entry import ModelEntry
 
 ENTRY_POINT_GROUP = "contextcliff.engines"
-"""Other packages' engines: entry points of this group, each an `EngineSpec`."""
+"""Group of entry points for other packages' engines, each an `EngineSpec`."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSpec:
-    """One engine, declared without importing it.
+    """Declaration of an engine, without importing it.
 
     Parameters:
         name: value of `engine` of a model.
-        load: makes the engine of a model, not yet started: a callable, or where it is as
-            ``module:name`` (imported when it is used).
-        declared_identity: likewise; returns the serving identity as known before the engine
-            starts. All that changes answers belongs into it.
-        package: distribution that the engine runs on; None where nothing more is needed.
+        load: callable that makes a model's engine, not yet started, or its location as
+                ``module:name`` (imported when it is used).
+        declared_identity: likewise; returns the serving identity known before the engine
+                starts, with everything that changes answers.
+        package: distribution that the engine runs on; None if nothing more is needed.
         extra: extra of this project that installs ``package``.
         use: purpose of ``package``, in a few words.
-        remote: it asks a server at the model's `base_url`, which it needs; calls may be billed.
-        in_process: the declared identity is the whole of it, and the context window is known
-            before the engine starts.
-        needs_weights: the model has to name `weights`.
-        needs_devices: it is leased a GPU where the machine has one, unless the model says `gpus`.
-        serial: one call at a time unless the model says `concurrency`: a second would take
-            processor time from the first, and spoil its times.
-        samples: it can draw tokens at random; others give the likeliest alone.
-        constrains: it can be held to a JSON Schema.
-        compresses: it keeps a share of the KV cache's entries, as `kv` of a model says; others
-            refuse that block.
+        remote: it calls a server at the model's required `base_url`; calls may be billed.
+        in_process: the declared identity is complete, and the context window is known
+                before the engine starts.
+        needs_weights: the model must set `weights`.
+        needs_devices: it gets a GPU if the machine has one, unless the model sets `gpus`.
+        serial: one call at a time unless the model sets `concurrency`: a second would take
+                processor time from the first and distort its times.
+        samples: it can draw tokens at random; others only take the likeliest.
+        constrains: it can enforce a JSON Schema.
+        compresses: it keeps a share of the KV cache's entries, as a model's `kv` sets; others
+                refuse that block.
         shows_attention: it can report where the prompt's last token attends (`Decoding.attention`).
-        ignores: settings of a model that have no effect on it. They are refused, or one would
-            believe that they were measured.
-        call_s, prompt_token_s: seconds a call and seconds a prompt token, for the cost estimate of
-            a model that was never measured.
+        ignores: model settings without effect. They are refused, so that nobody believes
+                that they were measured.
+        call_s, prompt_token_s: seconds per call and per prompt token, for the cost estimate of
+                a model without measurements.
     """
 
     name: str
@@ -96,7 +96,7 @@ MADE_UP: Mapping[str, Any] = {
     "call_s": 0.05,
     "prompt_token_s": 2e-6,
 }
-"""Of engines without a model, which answer by rule."""
+"""Shared settings of engines without a model, which answer by rule."""
 BUILT_IN: Mapping[str, EngineSpec] = {
     spec.name: spec
     for spec in (
@@ -177,12 +177,12 @@ BUILT_IN: Mapping[str, EngineSpec] = {
 
 
 def engine_spec(name: str) -> EngineSpec:
-    """The engine called ``name``, built in or of another package, else EngineError."""
+    """Return the engine called ``name``, built in or from another package, else EngineError."""
     if name in (ours := _ours()):
         return ours[name]
     point = engine_entry_points().get(name)
     if point is None:
-        raise EngineError(f"There is no engine {name!r}; there are {', '.join(engine_names())}.")
+        raise EngineError(f"Unknown engine {name!r}; choose one of {', '.join(engine_names())}.")
     where = f"Engine {point.name!r} ({point.value})"
     try:
         spec = point.load()
@@ -191,23 +191,23 @@ def engine_spec(name: str) -> EngineSpec:
             f"{where} cannot be imported: {error}; fix or reinstall its package."
         ) from error
     if not isinstance(spec, EngineSpec) or spec.name != point.name:
-        raise EngineError(f"{where} is no EngineSpec of that name; fix its package.")
+        raise EngineError(f"{where} is not an EngineSpec with that name; fix its package.")
     return spec
 
 
 def _ours() -> Mapping[str, EngineSpec]:
-    """Those that are built in, and those of extensions."""
+    """Return the built-in engines and those of extensions."""
     of_extensions = (spec for extension in extensions().values() for spec in extension.engines)
-    return {**BUILT_IN, **{one.name: one for one in of_extensions if one.name not in BUILT_IN}}
+    return {**BUILT_IN, **{s.name: s for s in of_extensions if s.name not in BUILT_IN}}
 
 
 def engine_names() -> list[str]:
-    """The names of all engines: the built-in ones, then those of other packages."""
+    """Return the names of all engines: the built-in ones, then those of other packages."""
     return [*_ours(), *sorted(engine_entry_points().keys() - _ours().keys())]
 
 
 def engine_entry_points() -> dict[str, EntryPoint]:
-    """The engines of other packages by name; one named like a built-in is never used."""
+    """Return other packages' engines by name; one named like a built-in is never used."""
     from importlib.metadata import entry_points
 
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}

@@ -1,7 +1,7 @@
 """The entry of one model in models.yaml, and its serving identity.
 
-Prices, quirks, the KV cache and vLLM (for the engines ``vllm`` and ``vllm_server``) are parts of an
-entry that have keys of their own.
+Prices, quirks, the KV cache and vLLM (engines ``vllm`` and ``vllm_server``) are parts of an entry
+with their own keys.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^
 
 
 def resolved(model: str, written: str) -> str:
-    """``written`` with its ``${VARIABLE}`` and ``${VARIABLE:-default}`` filled in.
+    """Return ``written`` with its ``${VARIABLE}`` and ``${VARIABLE:-default}`` filled in.
 
     Raises:
-        EngineError: a variable is not set and has no default, or the result is no address. The
-            sentence does not repeat it: it may hold a password.
+        EngineError: a variable is not set and has no default, or the result is not an
+                address. The message does not repeat it, because it may hold a password.
     """
 
     def fill(match: re.Match[str]) -> str:
@@ -51,8 +51,7 @@ def resolved(model: str, written: str) -> str:
     url = _VARIABLE.sub(fill, written).rstrip("/")
     if not url.startswith(("http://", "https://")):
         raise EngineError(
-            f"Model {model!r}: `base_url` should begin with http:// or https://; correct "
-            "models.yaml."
+            f"Model {model!r}: `base_url` must begin with http:// or https://; correct models.yaml."
         )
     try:
         parts = urlsplit(url)
@@ -69,10 +68,10 @@ def resolved(model: str, written: str) -> str:
 def request_headers(
     entry: ModelEntry, subject: str, refusal: type[EngineError | StudyError]
 ) -> dict[str, str]:
-    """The headers that the entry names, their values from the environment; no other key is sent.
+    """Return the entry's headers with values from the environment; no other key is sent.
 
     Raises:
-        EngineError, StudyError: as ``refusal`` says: a variable that ``subject`` takes is not set.
+        EngineError, StudyError: (as ``refusal``) a variable that ``subject`` needs is not set.
     """
 
     def secret(variable: str, what: str) -> str:
@@ -92,26 +91,26 @@ def request_headers(
 
 @dataclass(frozen=True)
 class Identity:
-    """The serving identity: what changes outputs. Prices, secrets and speed are not in it."""
+    """The serving identity: settings that change outputs, without prices, secrets and speed."""
 
     fields: Mapping[str, Any]
 
     @property
     def hash(self) -> str:
-        """SHA-256 of the fields; two identities are the same exactly where their hashes are."""
+        """SHA-256 of the fields; two identities are the same if and only if their hashes are."""
         return stable_hash(dict(self.fields))
 
     @property
     def window_tokens(self) -> int | None:
-        """The window: the smallest of those that the entry, the weights and the server state."""
+        """The smallest window that the entry, the weights or the server states."""
         names = "window_tokens declared_window_tokens server_max_model_len server_window_tokens"
-        stated = [self.fields.get(name) for name in names.split()]
+        windows = [self.fields.get(name) for name in names.split()]
         if isinstance(meta := self.fields.get("server_meta"), Mapping):
-            stated.append(meta.get("n_ctx"))
-        return min((n for n in stated if type(n) is int and n > 0), default=None)
+            windows.append(meta.get("n_ctx"))
+        return min((n for n in windows if type(n) is int and n > 0), default=None)
 
     def differences(self, other: Identity) -> list[str]:
-        """``field: mine -> theirs`` for every field that differs."""
+        """Return ``field: mine -> theirs`` for every field that differs."""
         return [
             f"{name}: {_short(mine)} -> {_short(theirs)}"
             for name, mine, theirs in differences(self.fields, other.fields)
@@ -119,9 +118,9 @@ class Identity:
 
 
 def differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """The fields that are not the same, by name, with both values (None where there is none).
+    """Return the fields that differ, by name, with both values (None if missing).
 
-    A field of a field is named with a dot, so that only what differs is listed.
+    A nested field is named with a dot, so that only the differences are listed.
     """
     a, b = _flat(mine), _flat(theirs)
     both = [(name, a.get(name), b.get(name)) for name in sorted(a.keys() | b.keys())]
@@ -154,11 +153,11 @@ def _no_bool(value: Any) -> Any:
 
 Count = Annotated[int, BeforeValidator(_no_bool)]
 Amount = Annotated[float, BeforeValidator(_no_bool)]
-"""Numbers, for which pydantic would also take true and false."""
+"""Numbers that reject true and false, which pydantic would otherwise accept."""
 
 
 def finite(given: T) -> T:
-    """``given``, a JSON value, as it is. Raises ValueError where NaN or an infinity is in it."""
+    """Return ``given``, a JSON value, unchanged. Raises ValueError if it has NaN or an infinity."""
     inner = given.values() if isinstance(given, dict) else given if isinstance(given, list) else ()
     for value in (given, *inner):
         if value is not given:
@@ -183,11 +182,11 @@ _OURS = {
     "gpu_memory_utilization": "vllm: gpu_memory_utilization",
     "kv_cache_memory_bytes": "vllm: kv_cache_gib",
 }
-"""Arguments of vLLM that have a key of ours."""
+"""Arguments of vLLM that have a key in models.yaml."""
 _FIXED = (
     "seed generation_config disable_log_stats use_tqdm_on_load served_model_name host port".split()
 )
-"""Those that measuring needs as they are."""
+"""Arguments of vLLM that measuring needs unchanged."""
 
 
 class VllmOptions(pydantic.BaseModel):
@@ -231,7 +230,7 @@ class VllmOptions(pydantic.BaseModel):
             if argument in _FIXED:
                 raise ValueError(f"{name} is set by the engine itself")
             if not name.isidentifier():
-                raise ValueError(f"{name!r} is no argument of vLLM; write it with underscores")
+                raise ValueError(f"{name!r} is not a vLLM argument; write it with underscores")
         return given
 
 
@@ -291,7 +290,7 @@ class Price(Strict):
         return value.isoformat() if hasattr(value, "isoformat") else value
 
     def cost_usd(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> float:
-        """Price of one call in USD; ``cached_tokens`` are part of ``prompt_tokens``."""
+        """Return the price of one call in USD; ``cached_tokens`` are part of ``prompt_tokens``."""
         cached_rate = self.cached_input_usd_per_mtok
         if cached_rate is None:
             cached_rate = self.input_usd_per_mtok
@@ -374,7 +373,7 @@ _EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 _HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
 _SECRET = re.compile(r"auth|api[-_]?key|token|secret|cookie|password", re.IGNORECASE)
 _MOST_TOKENS, _MOST_SECONDS, _MOST_A_MINUTE = 1 << 32, 7 * 86_400, 1e9
-"""Four billion tokens, a week, and a rate that is as good as none."""
+"""Upper limits: four billion tokens, a week, and a rate that limits nothing."""
 
 
 class ModelEntry(Strict):
@@ -601,26 +600,26 @@ class ModelEntry(Strict):
     @pydantic.model_validator(mode="after")
     def _belongs_together(self) -> ModelEntry:
         engine = self.spec
-        wrong = ""
+        problem = ""
         if engine.remote and not self.base_url:
-            wrong = "needs `base_url`, for instance http://127.0.0.1:8000/v1"
+            problem = "needs `base_url`, for instance http://127.0.0.1:8000/v1"
         elif engine.in_process and self.base_url:
-            wrong = "runs in process and takes no `base_url`; use engine 'openai'"
+            problem = "runs in process and takes no `base_url`; use engine 'openai'"
         elif self.base_url and not engine.remote:
-            wrong = (
+            problem = (
                 "brings its own server and takes no `base_url`; for one that is running already, "
                 "use engine 'openai'"
             )
         elif engine.needs_weights and not self.weights:
-            wrong = "needs `weights`, a path on this machine"
+            problem = "needs `weights`, a path on this machine"
         elif not engine.remote and self.asked_besides | self.extra_headers:
-            wrong = "takes no further keys or headers of requests; use engine 'openai'"
+            problem = "takes no further keys or headers of requests; use engine 'openai'"
         for name in (*engine.ignores, *(() if engine.compresses else ("kv",))):
-            if not wrong and getattr(self, name) != type(self).model_fields[name].default:
-                what = f"`{name}` block" if name in ("vllm", "kv") else f"`{name}`"
-                wrong = f"takes no {what}; leave it out"
-        if wrong:
-            raise ValueError(f"engine {self.engine!r} {wrong}")
+            if not problem and getattr(self, name) != type(self).model_fields[name].default:
+                setting = f"`{name}` block" if name in ("vllm", "kv") else f"`{name}`"
+                problem = f"takes no {setting}; leave it out"
+        if problem:
+            raise ValueError(f"engine {self.engine!r} {problem}")
         return self
 
     @property
@@ -630,15 +629,15 @@ class ModelEntry(Strict):
 
     @property
     def asked_besides(self) -> dict[str, Any]:
-        """What each request has besides what the recipe asks."""
+        """Fields of each request in addition to the recipe's."""
         effort, options = self.reasoning_effort, self.chat_template_kwargs
-        named = {"reasoning_effort": effort, "chat_template_kwargs": options}
-        return {**self.extra_body, **{key: value for key, value in named.items() if value}}
+        fields = {"reasoning_effort": effort, "chat_template_kwargs": options}
+        return {**self.extra_body, **{key: value for key, value in fields.items() if value}}
 
     @property
     def gpus_wanted(self) -> Gpus:
-        """``gpus``, or where it is not given, for vLLM as many as share its tensors, for other
-        engines that need devices one where there is any, else none."""
+        """The entry's ``gpus``; if not set, as many as vLLM's tensor parallelism, one if there is
+        any for other engines that need devices, else none."""
         if self.gpus is not None:
             return self.gpus
         if self.vllm.tensor_parallel > 1:
@@ -647,9 +646,9 @@ class ModelEntry(Strict):
 
     @property
     def longest_call_s(self) -> float:
-        """``call_deadline_s`` or its default."""
+        """The entry's ``call_deadline_s`` or its default."""
         return self.call_deadline_s or 3 * self.timeout_s
 
     def resolved_base_url(self) -> str:
-        """``base_url`` with its environment variables filled in; EngineError if that fails."""
+        """Return ``base_url`` with its variables filled in. Raises EngineError if that fails."""
         return resolved(self.name, self.base_url or "")

@@ -1,9 +1,9 @@
-"""Models whose KV cache is pressed or stored in fewer bits, derived from other models by name.
+"""Model variants with a compressed or lower-precision KV cache, derived from a model by name.
 
 ``BASE+POLICY@BUDGET`` is the model BASE of models.yaml with a share of its cache's entries
-(`smollm2-135m+snapkv@0.2`), ``BASE+none`` the same engine with every entry, and ``BASE+PRECISION``
-the model with keys and values in another type (`smollm2-135m+q4_0`). An entry of models.yaml that
-has exactly such a name comes first.
+(`smollm2-135m+snapkv@0.2`), ``BASE+none`` is the same engine with every entry, and
+``BASE+PRECISION`` is the model with keys and values in another type (`smollm2-135m+q4_0`). An entry
+of models.yaml with exactly such a name takes precedence.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from contextcliff_dagster.inference.models.entry import KvPolicy, ModelEntry
 from contextcliff_dagster.reference.card import REFERENCE_MODELS
 
 POLICIES: tuple[str, ...] = get_args(KvPolicy)
-"""Which entries are kept, by engine `kvpress`; all but ``none`` have a budget."""
+"""Policies of engine `kvpress` for choosing entries; all but ``none`` have a budget."""
 
 PRECISIONS: Mapping[str, tuple[str, ...]] = {
     "llamacpp": ("f16", "q8_0", "q5_1", "q4_0"),
     "vllm": ("fp8",),
     "vllm_server": ("fp8",),
 }
-"""Types of the cache by engine."""
+"""Cache types by engine."""
 
 LOWEST_BUDGET = 0.1
 _SYNONYMS = {"h20": "h2o"}
@@ -36,7 +36,7 @@ _CARRIED = (
     *("model_id", "weights", "tokenizer", "window_tokens", "dtype", "rope_scaling", "threads"),
     *("gpus", "price", "timeout_s", "call_deadline_s", "max_attempts", "breaker_failures"),
 )
-"""Fields that an entry of engine `kvpress` takes from its base."""
+"""Fields that an entry of engine `kvpress` copies from its base."""
 
 
 class KvVariant(NamedTuple):
@@ -48,28 +48,28 @@ class KvVariant(NamedTuple):
 
     @property
     def has_budget(self) -> bool:
-        """Whether its policy chooses entries."""
+        """Whether the policy chooses entries."""
         return self.policy in POLICIES and self.policy != "none"
 
     @property
     def name(self) -> str:
-        """Name under which the variant is measured."""
+        """The name under which the variant is measured."""
         budget = f"@{self.budget:g}" if self.has_budget else ""
         return f"{self.base}+{self.policy}{budget}"
 
 
 def kv_policy(name: str) -> str | None:
-    """A policy or precision as it is spelt here, of any case, H20 for H2O; None for another."""
+    """Return the policy or precision in our spelling (any case, H20 for H2O), or None."""
     lower = name.lower()
     lower = _SYNONYMS.get(lower, lower)
-    known = lower in POLICIES or any(lower in types for types in PRECISIONS.values())
-    return lower if known else None
+    is_known = lower in POLICIES or any(lower in types for types in PRECISIONS.values())
+    return lower if is_known else None
 
 
 def parse_kv_variant(name: str) -> KvVariant | None:
-    """Policy and base that ``name`` combines; None where it is no such name.
+    """Return the variant that ``name`` spells, or None if it is not a variant's name.
 
-    Does not check that the base exists or that the budget is allowed.
+    This does not check that the base exists or that the budget is allowed.
     """
     match = _NAME.fullmatch(name)
     policy = match and kv_policy(match["policy"])
@@ -80,32 +80,32 @@ def parse_kv_variant(name: str) -> KvVariant | None:
 
 
 def kv_entry(base: ModelEntry, policy: str, budget: float = 1.0) -> ModelEntry:
-    """The entry of ``base`` under a policy or precision.
+    """Return the entry of ``base`` under a policy or precision.
 
     Raises:
-        StudyError: the engine cannot do that, or the budget is not from 0.1 to 1.
+        StudyError: the engine does not support it, or the budget is not from 0.1 to 1.
     """
-    known = kv_policy(policy)
-    if known is None:
+    spelling = kv_policy(policy)
+    if spelling is None:
         types = dict.fromkeys(name for names in PRECISIONS.values() for name in names)
         raise StudyError(
-            f"There is no KV policy {policy!r}; there are {', '.join([*POLICIES, *types])}."
+            f"Unknown KV policy {policy!r}; choose one of {', '.join([*POLICIES, *types])}."
         )
-    variant = KvVariant(base.name, known, float(f"{budget:g}"))
+    variant = KvVariant(base.name, spelling, float(f"{budget:g}"))
     if variant.has_budget and not LOWEST_BUDGET <= variant.budget <= 1:
         raise StudyError(
             f"Model {variant.name!r}: a budget is a share of the cache from {LOWEST_BUDGET:g} to "
             f"1, not {variant.budget:g}."
         )
-    if known in POLICIES and not variant.has_budget and budget != 1:
+    if spelling in POLICIES and not variant.has_budget and budget != 1:
         raise StudyError(f"Model {variant.name!r}: policy none keeps all; leave the budget out.")
-    fields = _pressed(base, variant) if known in POLICIES else _in_type(base, variant)
+    fields = _pressed(base, variant) if spelling in POLICIES else _in_type(base, variant)
     try:
         return ModelEntry.model_validate({**fields, "name": variant.name})
     except pydantic.ValidationError as error:
         raise StudyError(
             f"Model {variant.name!r} cannot be made of {base.name!r}: "
-            f"{error.errors()[0]['msg']}; write an entry of its own into models.yaml."
+            f"{error.errors()[0]['msg']}; write a separate entry in models.yaml."
         ) from error
 
 
@@ -117,8 +117,8 @@ def _in_type(base: ModelEntry, variant: KvVariant) -> dict[str, Any]:
             f"Model {variant.name!r}: engine {base.engine!r} of {base.name!r} cannot keep the "
             f"cache in {variant.policy}; {why}."
         )
-    given = base.model_dump(exclude_unset=True)
-    return {**given, "kv_cache_dtype": variant.policy, "description": _description(variant)}
+    fields = base.model_dump(exclude_unset=True)
+    return {**fields, "kv_cache_dtype": variant.policy, "description": _description(variant)}
 
 
 def _pressed(base: ModelEntry, variant: KvVariant) -> dict[str, Any]:
@@ -130,25 +130,25 @@ def _pressed(base: ModelEntry, variant: KvVariant) -> dict[str, Any]:
     elif not kvpress_reads and base.engine not in ("vllm", "vllm_server"):
         why = f"engine {base.engine!r} has no weights that kvpress reads"
     elif not local:
-        why = "kvpress reads weights of this machine alone, so name a folder in `weights`"
+        why = "kvpress reads only weights on this machine, so set `weights` to a folder"
     elif base.quantization:
-        why = f"kvpress reads no weights of quantization {base.quantization!r}"
+        why = f"kvpress cannot read weights with quantization {base.quantization!r}"
     elif base.kv_cache_dtype not in (None, "auto", "f16"):
         why = (
-            f"its cache is {base.kv_cache_dtype}, which kvpress does not have; take a model "
-            "without that"
+            f"its cache is {base.kv_cache_dtype}, which kvpress does not support; choose a "
+            "model without it"
         )
     if why:
         raise StudyError(f"Model {variant.name!r} cannot be made of {base.name!r}: {why}.")
-    given = {name: value for name in _CARRIED if (value := getattr(base, name)) is not None}
-    if given.get("dtype") == "auto":
-        del given["dtype"]
-    rope = given.get("rope_scaling")
+    fields = {name: value for name in _CARRIED if (value := getattr(base, name)) is not None}
+    if fields.get("dtype") == "auto":
+        del fields["dtype"]
+    rope = fields.get("rope_scaling")
     if rope and "type" in rope:
-        given["rope_scaling"] = {"rope_type" if k == "type" else k: v for k, v in rope.items()}
+        fields["rope_scaling"] = {"rope_type" if k == "type" else k: v for k, v in rope.items()}
     kv = {"policy": variant.policy}
     return {
-        **given,
+        **fields,
         "engine": "kvpress",
         "kv": {**kv, "budget": variant.budget} if variant.has_budget else kv,
         "description": _description(variant),
@@ -166,10 +166,10 @@ def _description(variant: KvVariant) -> str:
 
 
 def kv_of(entry: ModelEntry) -> KvVariant | None:
-    """Variant that ``entry`` is, derived or written in models.yaml.
+    """Return the variant that ``entry`` is, derived or written in models.yaml.
 
-    The base of one that models.yaml has is the entry itself; None where it names neither policy
-    nor a precision that is known.
+    The base of a written entry is the entry itself. Returns None if it has neither a policy nor a
+    known precision.
     """
     derived = parse_kv_variant(entry.name)
     if entry.kv is not None:
@@ -182,10 +182,10 @@ def kv_of(entry: ModelEntry) -> KvVariant | None:
 
 
 def kv_baseline(base: ModelEntry, policy: str) -> str:
-    """The name of the model that ``base`` under ``policy`` is measured beside.
+    """Return the name of the model to which ``base`` under ``policy`` is compared.
 
     Raises:
-        StudyError: the precision of the base's own cache cannot be undone.
+        StudyError: the base's own cache precision cannot be undone.
     """
     if kv_policy(policy) in POLICIES:
         return base.name if base.engine == "kvpress" and base.kv is None else f"{base.name}+none"
@@ -200,7 +200,7 @@ def kv_baseline(base: ModelEntry, policy: str) -> str:
 
 
 class Models(UserDict[str, ModelEntry]):
-    """Entries by name that also have the variants of each; only written ones are listed."""
+    """Entries by name, including the variants of each; only written entries are listed."""
 
     def __missing__(self, name: str) -> ModelEntry:
         variant = parse_kv_variant(name)
@@ -213,7 +213,7 @@ class Models(UserDict[str, ModelEntry]):
         return entry.model_copy(update={"name": name})
 
     def __contains__(self, name: object) -> bool:
-        # Not by `get`, which asks this method from Python 3.12 on.
+        # Not by `get`, which calls this method from Python 3.12 on.
         try:
             return isinstance(name, str) and self[name] is not None
         except KeyError:

@@ -1,14 +1,14 @@
-"""The registry of models: which serving configuration has a name, and adding one.
+"""The registry of models: named serving configurations, presets, and adding an entry.
 
 ``models.yaml`` maps a name to an engine, a model id, an endpoint, a window, prices and the quirks
-that real endpoints have. The shipped file is overlaid, name by name, by the store's
-(`kept_models_file`), and both by the file that ``CONTEXTCLIFF_MODELS`` names, or else by
-``models.yaml`` in the working folder.
+of real endpoints. The store's file (`kept_models_file`) overrides the shipped file name by name.
+Both are overridden by the file that ``CONTEXTCLIFF_MODELS`` names, or else by ``models.yaml`` in
+the working folder.
 
-Presets are servers that many people have: address, key variable, quirks, and where their window is
-known. `contextcliff init` and `contextcliff models add` write them into the user's models.yaml.
-Each row is from the server's own documentation (``source``); docs/models.md shows the table, and
-which of them this project has called.
+Presets are widely used servers: address, key variable, quirks, and source of the window.
+`contextcliff init` and `contextcliff models add` write them into the user's models.yaml. Each row
+follows the server's own documentation (``source``); docs/models.md shows the table, and which of
+them this project has called.
 """
 
 from __future__ import annotations
@@ -62,31 +62,31 @@ class _ModelsFile(Strict):
 
 
 def model_files(*, here: bool = True) -> list[Path]:
-    """The files that make up the registry, the later overlaying the earlier.
+    """Return the files of the registry; later ones override earlier ones.
 
     ``here``: include the file of the working folder.
     """
-    kept = kept_models_file()
-    of_extensions = [path for one in extensions().values() if (path := one.own("models.yaml"))]
-    files = [SHIPPED_MODELS, *of_extensions, *([kept] if kept.is_file() else [])]
-    if named := os.environ.get("CONTEXTCLIFF_MODELS"):
-        return [*files, Path(named).expanduser()]
+    store_file = kept_models_file()
+    shared = [path for owner in extensions().values() if (path := owner.own("models.yaml"))]
+    files = [SHIPPED_MODELS, *shared, *([store_file] if store_file.is_file() else [])]
+    if user_file := os.environ.get("CONTEXTCLIFF_MODELS"):
+        return [*files, Path(user_file).expanduser()]
     local = Path("models.yaml")
     return [*files, local] if here and local.is_file() else files
 
 
 def kept_models_file() -> Path:
-    """The store's own file, of models that a command has found at an address."""
+    """Return the store's own file, for models that a command has found at an address."""
     return store_root() / "_models.yaml"
 
 
 def load_models(paths: Sequence[Path] | None = None) -> Models:
-    """Name -> entry, of ``paths`` or of `model_files()`; a later file replaces whole entries.
+    """Return name -> entry of ``paths`` or `model_files()`; later files replace whole entries.
 
-    A variant of an entry (`kv_variants`) is found by its name, too, though not listed.
+    A variant of an entry (`kv_variants`) is also found by name, though not listed.
 
     Raises:
-        StudyError: naming file, line and key.
+        StudyError: an entry is invalid; the message gives file, line and key.
     """
     entries = Models()
     for path in model_files() if paths is None else paths:
@@ -105,17 +105,17 @@ def get_model(name: str, models: Mapping[str, ModelEntry] | None = None) -> Mode
     try:
         return models[name]
     except KeyError as error:
-        if isinstance(error.__cause__, StudyError):  # a variant that its engine cannot be
+        if isinstance(error.__cause__, StudyError):  # a variant that its engine does not support
             raise error.__cause__ from None
     variant = parse_kv_variant(name)
     if variant and variant.base in models:
         raise StudyError(
-            f"Model {name!r} cannot be made of {variant.base!r}, which is a variant itself; name "
+            f"Model {name!r} cannot be made of {variant.base!r}, which is itself a variant; use "
             f"the model without `+{variant.base.rpartition('+')[2]}`."
         )
     base, _, policy = name.rpartition("+")
     if base in models and kv_policy(policy):
-        raise StudyError(f"Model {name!r} lacks its budget, a share as in {name}@0.2.")
+        raise StudyError(f"Model {name!r} needs a budget, for instance {name}@0.2.")
     raise StudyError(
         f"There is no model {name!r}; there are {', '.join(sorted(models))}. "
         "Add it to ./models.yaml (or the file that CONTEXTCLIFF_MODELS names)."
@@ -124,12 +124,12 @@ def get_model(name: str, models: Mapping[str, ModelEntry] | None = None) -> Mode
 
 @cache
 def _load_file(path: Path, stamp: tuple[int, int]) -> dict[str, ModelEntry]:
-    """Cached by path and time of change: long-living processes ask often."""
+    """Return a file's entries, cached by path and time of change for long-lived processes."""
     del stamp
     entries = load_validated(path, _ModelsFile).models
     for name, entry in entries.items():
         if weights := entry.weights:
-            # Relative to the file that names them; a bare name may also be of a fetched model.
+            # Relative to the file that names them; a bare name may also be a fetched model.
             place = path.parent / Path(weights).expanduser()
             if weights != place.name or place.exists():
                 entries[name] = entry.model_copy(update={"weights": str(place)})
@@ -144,9 +144,9 @@ _HEAD = "# Kept by contextcliff for its studies; your own models belong into mod
 
 @contextmanager
 def kept_model(new: NewEntry) -> Iterator[ModelEntry]:
-    """Make ``new`` a model of this store; one that no study of the store names is dropped again.
+    """Add ``new`` to this store's models, and drop it again unless a study of the store uses it.
 
-    An entry of the same name in the user's models.yaml comes first.
+    An entry of the same name in the user's models.yaml takes precedence.
 
     Raises:
         StudyError: a field of the entry is unknown.
@@ -187,26 +187,26 @@ def _change(name: str, entry: Mapping[str, Any] | None) -> None:
             "CONTEXTCLIFF_HOME at a writable folder."
         ) from error
     if not kept:
-        with suppress(OSError):  # a store that was not there is not there again
+        with suppress(OSError):  # remove the store's folder again if we made it
             file.parent.rmdir()
 
 
 Window = Literal["server", "written", "yours"]
-"""Who gives the context window: the server, at each start; the server once, when the entry is
+"""Source of the context window: the server, at each start; the server once, when the entry is
 written; or the user, from the model's documentation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """One kind of server.
+    """A kind of server, with the settings to reach it.
 
     Parameters:
         title: its name as its makers write it.
-        base_url: where it usually is; servers of this machine by their default port.
-        source: the page that says so.
+        base_url: its usual address; for servers on this machine, with their default port.
+        source: the page that documents this.
         window: see `Window`.
-        tried: calls of this project to it; empty: never the real service.
-        api_key_env: variable that its own documentation takes the key from; None for no key.
+        tried: this project's calls to it; empty if the real service was never called.
+        api_key_env: variable for the key in its documentation; None for no key.
         quirks: the entry's `quirks`, as far as they differ from the defaults.
         note: advice before measuring, as a comment of the entry.
         concurrency: calls at a time; None for the default.
@@ -225,13 +225,13 @@ class Preset:
 
     @property
     def local_port(self) -> int | None:
-        """Its usual port on this machine; None for a service elsewhere."""
+        """The server's usual port on this machine; None for a service elsewhere."""
         parts = urlsplit(self.base_url)
         return parts.port if parts.hostname == "127.0.0.1" else None
 
 
 _KNOWN = {"probes": "omit"}
-"""The kind of server is known: no questions about vLLM, llama.cpp and others."""
+"""Quirk for servers of known kind: no questions about vLLM, llama.cpp and others."""
 
 PRESETS: Mapping[str, Preset] = {
     preset.name: preset
@@ -348,7 +348,7 @@ PRESETS: Mapping[str, Preset] = {
 def get_preset(name: str) -> Preset:
     """Return the preset called ``name``; raise StudyError listing the known presets."""
     if name not in PRESETS:
-        raise StudyError(f"There is no preset {name!r}; there are {', '.join(PRESETS)}.")
+        raise StudyError(f"Unknown preset {name!r}; choose one of {', '.join(PRESETS)}.")
     return PRESETS[name]
 
 
@@ -360,10 +360,10 @@ _FILE_HEAD = """\
 
 @dataclass(frozen=True, slots=True)
 class NewEntry:
-    """``fields`` of a model called ``name``, as models.yaml has them.
+    """A new model called ``name`` with its ``fields`` as in models.yaml.
 
-    ``comments``: field -> what follows it on its line. ``notes``: lines of comment above the
-    entry. ``hints``: lines below, commented out.
+    ``comments``: field -> comment at the end of its line. ``notes``: comment lines above the entry.
+    ``hints``: lines below it, commented out.
     """
 
     name: str
@@ -373,7 +373,7 @@ class NewEntry:
     hints: Sequence[str] = ()
 
     def checked(self) -> ModelEntry:
-        """The entry that this will be.
+        """Return the validated entry.
 
         Raises:
             StudyError: a field's value is invalid; values of keys and tokens are not shown.
@@ -392,7 +392,7 @@ class NewEntry:
             raise StudyError(f"Model {self.name!r}: {key}: {what}; correct that.") from None
 
     def lines(self, indent: int, newline: str = "\n") -> str:
-        """The entry as text, its name after ``indent`` blanks."""
+        """Return the entry as text, its name after ``indent`` blanks."""
         pad = " " * indent
         rows = [f"{pad}# {note}" for note in self.notes]
         rows.append(f"{pad}{as_yaml(self.name)}:")
@@ -404,27 +404,26 @@ class NewEntry:
 
 
 def as_yaml(value: Any) -> str:
-    """``value`` as YAML on one line."""
+    """Return ``value`` as YAML on one line."""
     return yaml_text(value, one_line=True).removesuffix("...\n").strip()
 
 
 def own_models_file() -> Path:
-    """The file that the user's entries are in, or will be."""
+    """Return the file that has, or will have, the user's entries."""
     return Path(os.environ.get("CONTEXTCLIFF_MODELS") or "models.yaml").expanduser().absolute()
 
 
 def known_models() -> dict[str, ModelEntry]:
-    """The entries that are written, also where the user's file is still to be made."""
+    """Return the written entries, even if the user's file does not exist yet."""
     file = own_models_file()
     return dict(load_models([SHIPPED_MODELS, *([file] if file.exists() else [])]))
 
 
 @contextmanager
 def added(new: NewEntry) -> Iterator[Path]:
-    """Write ``new`` into the user's models.yaml; taken back if the block raises.
+    """Write ``new`` into the user's models.yaml, and undo that if the block raises.
 
-    An entry of the same fields that is there already is left as it is. Other commands wait
-    meanwhile.
+    An existing entry with the same fields is left unchanged. Other commands wait meanwhile.
 
     Raises:
         StudyError: the name is taken, the file is malformed or not writable; nothing is changed.
@@ -435,15 +434,15 @@ def added(new: NewEntry) -> Iterator[Path]:
         with folder_lock(path.parent):
             before = read_file(path) if path.exists() else None
             entry = new.checked()
-            known = known_models().get(new.name)
-            if known is not None and known != entry:
+            existing = known_models().get(new.name)
+            if existing is not None and existing != entry:
                 raise StudyError(taken(new.name))
-            if known is None:
+            if existing is None:
                 _write(path, with_entry(before, new, path))
             try:
                 yield path
             except BaseException:
-                if known is None:
+                if existing is None:
                     _restore(path, before)
                 raise
     except StoreError as error:
@@ -455,18 +454,18 @@ def added(new: NewEntry) -> Iterator[Path]:
 
 
 def taken(name: str) -> str:
-    """The sentence that there is a model of this name."""
+    """Return the sentence that a model of this name already exists."""
     return (
-        f"There is a model {name!r} already, and it stays as it is; choose another name, or edit "
-        "its entry in models.yaml."
+        f"Model {name!r} already exists and was not changed; choose another name, or edit its "
+        "entry in models.yaml."
     )
 
 
 def with_entry(before: bytes | None, new: NewEntry, path: Path) -> bytes:
-    """The file with the entry after its last one; all that was there stays, byte for byte.
+    """Return the file with the entry added at the end; all existing bytes stay the same.
 
     Raises:
-        StudyError: the file is written in a way that this cannot be done in.
+        StudyError: the file's form does not allow that.
     """
     import yaml
 
@@ -475,7 +474,7 @@ def with_entry(before: bytes | None, new: NewEntry, path: Path) -> bytes:
     text = before.decode("utf-8")
     newline = "\r\n" if "\r\n" in text else "\n"
     by_hand = StudyError(
-        f"{path} has its `models` in a form that cannot be added to without changing it; add this "
+        f"{path} has its `models` in a form that cannot be extended automatically; add this "
         f"entry by hand: {as_yaml({new.name: dict(new.fields)})}"
     )
     root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -491,7 +490,7 @@ def with_entry(before: bytes | None, new: NewEntry, path: Path) -> bytes:
     after = "".join(lines)
     old, wanted = yaml.safe_load(text), yaml.safe_load(after)
     expected = {**old, "models": {**old["models"], new.name: dict(new.fields)}}
-    if wanted != expected:  # an anchor, a tab, a document end: whatever it was
+    if wanted != expected:  # an anchor, a tab, a document end or the like
         raise by_hand
     return after.encode("utf-8")
 
@@ -502,16 +501,16 @@ def _value_of(root: yaml.Node | None, key: str) -> yaml.Node | None:
 
 
 def _end_of(models: yaml.Node, lines: Sequence[str], indent: int) -> int:
-    """Number of lines up to the end of the last entry, the comments inside it included."""
+    """Return the number of lines up to the end of the last entry, with its comments."""
     ends: list[tuple[int, int]] = []
-    todo: list[Any] = [models]
-    while todo:
-        node = todo.pop()
+    pending: list[Any] = [models]
+    while pending:
+        node = pending.pop()
         if isinstance(node.value, list) and node.value and not node.flow_style:
             parts = [
                 part for one in node.value for part in (one if isinstance(one, tuple) else [one])
             ]
-            todo += parts
+            pending += parts
         else:
             ends.append((node.end_mark.line, node.end_mark.column))
     line, column = max(ends)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def open_any_tokenizer(name: str) -> Tokenizer:
-    """Like `api.open_tokenizer`, and ``server:<model>`` for a model of models.yaml.
+    """Open a tokenizer like `api.open_tokenizer`, or ``server:<model>`` from models.yaml.
 
     Raises:
-        StudyError: there is no such tokenizer, or the server cannot be asked.
+        StudyError: the tokenizer is unknown, or the server cannot be asked.
         EngineError: the model has no usable address.
     """
     from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
@@ -37,8 +37,8 @@ def open_any_tokenizer(name: str) -> Tokenizer:
     if not entry.spec.remote:
         hint = f"; its own is {entry.tokenizer!r}" if entry.tokenizer else ""
         raise StudyError(
-            f"Tokenizer {name!r}: model {entry.name!r} has no server that is running already "
-            f"(engine {entry.engine!r}); name its tokenizer as file:<its tokenizer.json>{hint}."
+            f"Tokenizer {name!r}: model {entry.name!r} has no running server "
+            f"(engine {entry.engine!r}); give its tokenizer as file:<its tokenizer.json>{hint}."
         )
     from contextcliff_dagster.sampling.tokenizers.server import ServerTokenizer
 
@@ -46,8 +46,8 @@ def open_any_tokenizer(name: str) -> Tokenizer:
     headers = request_headers(entry, f"Tokenizer {name!r}", StudyError)
     if parts.username is not None:
         user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        coded = base64.b64encode(user.encode()).decode()
-        headers.setdefault("Authorization", f"Basic {coded}")
+        credentials = base64.b64encode(user.encode()).decode()
+        headers.setdefault("Authorization", f"Basic {credentials}")
     return ServerTokenizer(
         name,
         urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")),
@@ -59,15 +59,15 @@ def open_any_tokenizer(name: str) -> Tokenizer:
 
 
 def served_models() -> list[str]:
-    """Models of models.yaml that are reached at an address, which may count tokens."""
+    """Return the models of models.yaml with a server, which may count tokens."""
     return [name for name, entry in load_models().items() if entry.spec.remote]
 
 
 def unlisted_server(name: str, home: Path | None) -> str | None:
-    """Host and port of the tokenizer ``server:...`` where models.yaml has no server there.
+    """Return host and port of the tokenizer ``server:...`` if models.yaml lacks that server.
 
-    For a study from elsewhere (``home``: the folder that it may read) the one in the working folder
-    does not count: it may have come with the study.
+    For a study from elsewhere (``home``: the folder that it may read), the models.yaml of the
+    working folder does not count, because it may have come with the study.
     """
     kind, _, url = name.partition(":")
     if kind != "server":
@@ -79,8 +79,8 @@ def unlisted_server(name: str, home: Path | None) -> str | None:
             if (entry := models.get(url)) is None or not entry.spec.remote:
                 return None
             url = entry.resolved_base_url()
-        known = _server(url) in set(_servers(listed.values()))
-        return None if known else urlsplit(url).netloc.rpartition("@")[2]
+        is_listed = _server(url) in set(_servers(listed.values()))
+        return None if is_listed else urlsplit(url).netloc.rpartition("@")[2]
     return None
 
 

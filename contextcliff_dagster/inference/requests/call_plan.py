@@ -1,11 +1,9 @@
-"""The calls of a measurement: which prompts, in which order, under which keys; their outcomes.
+"""The calls of a measurement: their prompts, keys and outcomes, and the order of sending.
 
-The calls of a measurement: which prompts, in which order, under which keys.
+Calls are sent in an order in which time says nothing about length.
 
-The order in which calls are sent: time must say nothing about length.
-
-Whatever drifts while a model is measured (its server's load, a deployment, a bad spell) is an
-effect of length where calls go out in order of length. In blocks it is noise: each block holds
+If calls were sent in order of length, any drift while a model is measured (its server's load, a
+deployment, a bad spell) would look like an effect of length. In blocks it is noise: each block has
 about one document of every bin, in random order (a randomized block design: Fisher 1935, The Design
 of Experiments, chapter 4).
 """
@@ -40,18 +38,18 @@ if TYPE_CHECKING:
 ORIGIN = "origin"
 """Key of ``extra`` in tables: the archive that an answer comes from."""
 Scalar = str | int | float | bool | None
-"""JSON values without brackets."""
+"""JSON values other than lists and objects."""
 NoAnswer = Literal["context_overflow", "invalid_truncated", "content_filter"]
 
 
 def utc_now() -> str:
-    """Now, as ISO 8601 text in UTC with microseconds (sorts as it reads)."""
+    """Return the current time as ISO 8601 text in UTC with microseconds (sorts by time)."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def valid_text(text: str) -> str:
-    """``text`` as every database can keep it: halves of surrogate pairs are joined, and invalid
-    characters (a half alone, NUL) become U+FFFD."""
+    """Return ``text`` as any database can store it: halves of surrogate pairs are joined, and
+    invalid characters (a half alone, NUL) become U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -60,32 +58,32 @@ def valid_text(text: str) -> str:
 
 
 def measurements(values: object) -> dict[str, Scalar] | None:
-    """Return the names of ``values`` that hold JSON scalars; None where there are none.
+    """Return the items of ``values`` that are JSON scalars, or None if there are none.
 
-    NumPy's and torch's numbers become Python's. Anything else (lists, NaN) is left out: a
-    malformed measurement never costs the answer that it came with.
+    Numbers of NumPy and torch become Python's. Anything else (lists, NaN) is left out, so that a
+    malformed measurement never costs its answer.
     """
     if not isinstance(values, Mapping):
         return None
-    kept: dict[str, Scalar] = {}
+    scalars: dict[str, Scalar] = {}
     for name, value in values.items():
         with suppress(Exception):
             number = value if isinstance(value, Scalar) else value.item()
             if isinstance(name, str) and isinstance(number, Scalar):
                 json.dumps([name, number], ensure_ascii=False, allow_nan=False).encode()
-                kept[name] = number
-    return kept or None
+                scalars[name] = number
+    return scalars or None
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A finished call. Times in ms, cost in USD, None where unknown.
+    """The result of a finished call. Times in ms, cost in USD, None if unknown.
 
     ``attempts`` counts the requests of the process that finished the call; requests of a process
-    that died are orphans, counted apart. ``loop_lag_ms``: how late our own event loop ran meanwhile
-    at worst, a bound on how much of the times is ours. ``queue_ms``: waiting inside the engine,
-    which is in neither of the other times. ``reasoning_tokens`` are part of ``completion_tokens``.
-    ``extra``: values that the engine measured next to the answer, by name.
+    that died are orphans, counted separately. ``loop_lag_ms``: the longest delay of our own event
+    loop meanwhile, a bound on our share of the times. ``queue_ms``: waiting inside the engine,
+    which the other times exclude. ``reasoning_tokens`` are part of ``completion_tokens``.
+    ``extra``: the engine's other measurements, by name.
     """
 
     no_answer: NoAnswer | None = None
@@ -118,7 +116,8 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an attempt brought no answer; ``final``: the run gave up (a later one tries again)."""
+    """The reason why an attempt brought no answer; ``final``: the run gave up (a later one
+    retries)."""
 
     kind: str
     message: str
@@ -134,7 +133,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class MaybePaid:
-    """Requests without a kept answer that may have been paid all the same, and their charge."""
+    """Requests without a stored answer that may have been paid for, and their charge."""
 
     requests: int = 0
     usd: float = 0.0
@@ -142,7 +141,7 @@ class MaybePaid:
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A request whose process died before its answer was kept: perhaps paid, and charged."""
+    """A request whose process died before storing its answer: perhaps paid, and charged."""
 
     call_key: str
     study: str
@@ -154,11 +153,11 @@ class Orphan:
 
 @dataclass(frozen=True)
 class PlannedCall:
-    """One call to make: an example, a replicate, and the key under which the ledger keeps it.
+    """A call to make: an example, a replicate, and its key in the ledger.
 
-    ``parts`` says how the prompt was made, where more than document and question went into it:
-    ``after`` are the keys of the earlier calls of the conversation, whose questions and answers are
-    ``turns``; other names are notes of the experiment, JSON-ready. It is kept with the call.
+    ``parts`` records how the prompt was made, if it has more than document and question: ``after``
+    has the keys of the conversation's earlier calls, whose questions and answers are ``turns``;
+    other names are the experiment's notes, JSON-ready. It is stored with the call.
     """
 
     call_key: str
@@ -174,11 +173,11 @@ class PlannedCall:
 
     @property
     def document(self) -> str:
-        """The document's text, read when asked for."""
+        """The document's text, read on demand."""
         return shared_text(self.example.document_id, self.document_text).text
 
     def prompt(self) -> Prompt:
-        """The rendered prompt, with the places of its evidence where attention is to be shown."""
+        """Return the rendered prompt, with the places of its evidence if attention is wanted."""
         document = shared_text(self.example.document_id, self.document_text)
         prompt = self.recipe.render(document, self.example.question, self.replicate, self.turns)
         if not self.recipe.attention:
@@ -196,10 +195,10 @@ def call_key(
 ) -> str:
     """Return the key of a call: identity, question, text and campaign.
 
-    The study is not in it: two studies of one store that ask the same thing in campaigns of the
-    same name share the answer. ``parts`` are, where there are any.
+    The key excludes the study: two studies of one store with the same question in campaigns of the
+    same name share the answer. It includes ``parts`` if there are any.
     """
-    asked = [
+    fields = [
         identity_hash,
         recipe.replicate_hash(replicate),
         example.document_id,
@@ -208,15 +207,15 @@ def call_key(
         campaign,
     ]
     # Without parts the key stays the one from before parts existed: nothing is paid twice.
-    return stable_hash([*asked, dict(parts)] if parts else asked)
+    return stable_hash([*fields, dict(parts)] if parts else fields)
 
 
 def follow_up(call: PlannedCall, answer: str, question: str, **notes: Any) -> PlannedCall:
-    """Return the next call of a conversation: ``question``, after question and answer of ``call``.
+    """Return the conversation's next call: ``question`` after question and answer of ``call``.
 
-    Its key is made from the key of ``call``, the ``answer`` and the question: a run that is resumed
-    plans the same calls from the same answers. ``notes`` (JSON-ready) say how the question was
-    made; they are kept, and in the key too.
+    Its key combines the key of ``call``, the ``answer`` and the question, so a resumed run plans
+    the same calls from the same answers. ``notes`` (JSON-ready) record how the question was made;
+    they are stored, and included in the key.
     """
     parts = {**notes, "after": [*(call.parts or {}).get("after", ()), call.call_key]}
     return replace(
@@ -234,12 +233,12 @@ Outcomes = Callable[[Iterable[str]], Mapping[str, Outcome]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPlan:
-    """The calls that a campaign of a study makes of any model: of each bin the first ``n`` examples
-    of ``source``, asked by ``recipe``.
+    """The calls that a study's campaign makes of any model: the first ``n`` examples of ``source``
+    in each bin, asked by ``recipe``.
 
-    ``follow_up``: the call that comes after one with this outcome (see the function of this name),
-    or None where a conversation ends; None: every example is asked once. ``steps``: calls of a
-    whole conversation.
+    ``follow_up``: returns the call after one with this outcome (see the function of this name), or
+    None at a conversation's end; None: every example is asked once. ``steps``: calls of a whole
+    conversation.
     """
 
     study: str
@@ -254,15 +253,15 @@ class CallPlan:
     def calls(self, identity_hash: str, outcomes: Outcomes | None = None) -> list[PlannedCall]:
         """Return the calls of the model with this serving identity, in order (`plan_calls`).
 
-        With ``outcomes`` (call keys -> outcome, where known) also those that follow on
-        the answers so far, step by step: all first questions, then all second ones, and so on.
+        With ``outcomes`` (call keys -> known outcomes), also the calls that follow from the answers
+        so far, step by step: all first questions, then all second ones, and so on.
         """
         step = plan_calls(self.source, identity_hash, self.recipe, self.campaign, self.bins, self.n)
         planned = list(step)
         while step and self.follow_up is not None and outcomes is not None:
-            known = outcomes(call.call_key for call in step)
-            ended = [call for call in step if call.call_key in known]
-            following = [self.follow_up(call, known[call.call_key]) for call in ended]
+            outcomes_by_key = outcomes(call.call_key for call in step)
+            ended = [call for call in step if call.call_key in outcomes_by_key]
+            following = [self.follow_up(call, outcomes_by_key[call.call_key]) for call in ended]
             step = [call for call in following if call is not None]
             planned += step
         return planned
@@ -276,11 +275,11 @@ def plan_calls(
     bins: Sequence[str],
     n: int,
 ) -> list[PlannedCall]:
-    """The first ``n`` examples of each bin, times the recipe's replicates.
+    """Return the calls for the first ``n`` examples of each bin, times the recipe's replicates.
 
-    Order: bins as given; within a bin in the manifest's order, except that questions over one
-    document are adjacent (servers with a prefix cache then read it once), or, where the recipe
-    wants no prefix cache, as far apart as they can: one question of each document, then the next.
+    Order: bins as given; within a bin in the manifest's order, except that questions on one
+    document are adjacent (servers with a prefix cache then read it once) or, if the recipe wants no
+    prefix cache, as far apart as possible: one question of each document, then the next.
     """
     calls: list[PlannedCall] = []
     for name in bins:
@@ -289,7 +288,7 @@ def plan_calls(
         for sample in planned:
             first_seen.setdefault(sample.example.document_id, sample.rank)
         planned.sort(key=lambda sample: (first_seen[sample.example.document_id], sample.rank))
-        of_bin = [
+        bin_calls = [
             PlannedCall(
                 call_key=call_key(identity_hash, recipe, sample.example, replicate, campaign),
                 example=sample.example,
@@ -303,13 +302,13 @@ def plan_calls(
             for sample in planned
             for replicate in range(recipe.replicates)
         ]
-        calls.extend(of_bin if recipe.prefix_cache else _apart(of_bin))
+        calls.extend(bin_calls if recipe.prefix_cache else _interleaved(bin_calls))
     return calls
 
 
-def _apart(calls: Sequence[PlannedCall]) -> list[PlannedCall]:
-    """The first call of each document, then the second of each, and so on."""
-    by_document = [list(of) for _, of in groupby(calls, lambda call: call.example.document_id)]
+def _interleaved(calls: Sequence[PlannedCall]) -> list[PlannedCall]:
+    """Return the first call of each document, then the second of each, and so on."""
+    by_document = [list(g) for _, g in groupby(calls, lambda call: call.example.document_id)]
     return [call for turn in zip_longest(*by_document) for call in turn if call is not None]
 
 
@@ -317,20 +316,20 @@ _Group = list["PlannedCall"]
 _Documents = dict[str, _Group]
 Order = Literal["blocks", "by_length"]
 _DRAWS = 32
-"""Orders that are drawn; the one with the least correlation is used: with a document or two a bin
-a single one may well be in order of length."""
+"""Number of orders to draw; the one with the least correlation is used, because with one or two
+documents per bin a single order may well follow length."""
 
 
 def in_blocks(calls: Sequence[PlannedCall], seed: int) -> list[PlannedCall]:
     """Return ``calls`` in seeded blocks of about one document of every bin.
 
-    The i-th of a bin's k documents lies at a random place of the i-th of k equal stretches, so that
-    a bin with few documents spreads over the whole run, too. Questions on one document are adjacent
-    (servers with a prefix cache then read it once) or, where the recipe wants no prefix cache, as
-    far apart as they can be: one of each document of the bin, then the next.
+    The i-th of a bin's k documents goes to a random place in the i-th of k equal stretches, so that
+    a bin with few documents also spreads over the whole run. Questions on one document are adjacent
+    (servers with a prefix cache then read it once) or, if the recipe wants no prefix cache, as far
+    apart as possible: one of each document of the bin, then the next.
 
     Args:
-        calls: of any number of bins, each with its documents' questions in order.
+        calls: calls of any number of bins, each with its documents' questions in order.
     """
     import numpy as np
 
@@ -338,12 +337,12 @@ def in_blocks(calls: Sequence[PlannedCall], seed: int) -> list[PlannedCall]:
     for call in calls:
         bins[call.bin].setdefault(call.example.document_id, []).append(call)
     rng = np.random.default_rng(seed)
-    drawn = [_draw(bins.values(), rng) for _ in range(_DRAWS)]
-    return min(drawn, key=_correlation)
+    orders = [_draw(bins.values(), rng) for _ in range(_DRAWS)]
+    return min(orders, key=_correlation)
 
 
 def length_time_correlation(length_tokens: Sequence[int]) -> float:
-    """Spearman's rank correlation of lengths with the order they come in; 0 for equal lengths.
+    """Return Spearman's rank correlation of lengths with their order; 0 for equal lengths.
 
     >>> round(length_time_correlation([10, 20, 20, 30]), 2)
     0.95
@@ -365,13 +364,13 @@ def _draw(bins: Iterable[_Documents], rng: np.random.Generator) -> _Group:
     for documents in bins:
         groups = list(documents.values())
         groups = _groups([groups[i] for i in rng.permutation(len(groups))])
-        at = (np.arange(len(groups)) + rng.random(len(groups))) / len(groups)
-        placed += zip(at, groups, strict=True)
+        places = (np.arange(len(groups)) + rng.random(len(groups))) / len(groups)
+        placed += zip(places, groups, strict=True)
     return [call for _, group in sorted(placed, key=itemgetter(0)) for call in group]
 
 
 def _groups(documents: list[_Group]) -> list[_Group]:
-    """What is sent without a call of the same bin between."""
+    """Return the calls to send without a call of the same bin between them, group by group."""
     if documents[0][0].recipe.prefix_cache:
         return documents
     return [[call] for turn in zip_longest(*documents) for call in turn if call is not None]

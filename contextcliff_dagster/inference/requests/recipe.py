@@ -1,10 +1,10 @@
 """Recipes of a study: the prompt scaffold, the decoding parameters, and the hash of both.
 
-The scaffold is minimal, the same for every length, document first and question last, so that its
-token overhead is a constant of the study and calls about one document share their prefix. A
-document that many prompts share is encoded, hashed and counted once, not once a call.
+The scaffold is minimal and the same for every length, with the document first and the question
+last, so its token overhead is constant in a study and calls about one document share their prefix.
+A document that many prompts share is encoded, hashed and counted once, not once per call.
 
-`Sampling` says how tokens are drawn where a recipe asks for more than the likeliest ones.
+`Sampling` sets how tokens are drawn if a recipe asks for more than the likeliest ones.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ NEUTRAL_WORDINGS = (
     "The following is asked: {question}",
     "This is what is asked: {question}",
 )
-"""Each announces the question in at most five words and asks for nothing: no format, no brevity, no
-reasoning. The first is the wording of a study without replicates, so that its calls stay paid; the
-others are never reworded, because recipes are hashed from them: add at the end."""
+"""Wordings that announce the question in at most five words and ask for nothing: no format, no
+brevity, no reasoning. The first is that of a study without replicates, so its calls stay paid; none
+may be reworded, because recipe hashes depend on them: add new ones at the end."""
 
 
 MARK = "\ue000the document\ue001"
-"""The document's place in a prompt's outline; a question that holds these private-use characters
+"""Placeholder for the document in a prompt's outline; a question with these private-use characters
 is encoded as a whole."""
 _MOST_CHARS = 8_000_000
 _kept: OrderedDict[str, SharedText] = OrderedDict()
@@ -48,7 +48,7 @@ _keeping = threading.Lock()
 
 
 class SharedText:
-    """One text and its costly derivatives."""
+    """A text and values derived from it at a cost."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -58,34 +58,34 @@ class SharedText:
 
     @cached_property
     def json(self) -> bytes:
-        """Text between the quotes of `json.dumps` with ``ensure_ascii=False``, in UTF-8."""
+        """The text between the quotes of `json.dumps` with ``ensure_ascii=False``, in UTF-8."""
         import orjson
 
         return orjson.dumps(self.text)[1:-1]
 
     def within(self, outline: bytes) -> list[bytes]:
-        """JSON that has `MARK` where this text belongs, in pieces with the text in its place.
+        """Return the JSON ``outline`` in pieces, with this text in the place of `MARK`.
 
         Raises:
-            ValueError: the mark is not there exactly once.
+            ValueError: the outline does not have the mark exactly once.
         """
         head, tail = outline.split(MARK.encode())
         return [head, self.json, tail]
 
     def sha256_within(self, outline: bytes) -> str:
-        """SHA-256 (hex) of ``b"".join(within(outline))``; what comes before is hashed only once."""
+        """Return the SHA-256 (hex) of ``b"".join(within(outline))``; hash the start only once."""
         head, text, tail = self.within(outline)
         state = self._states.get(head)
         if state is None:
             state = hashlib.sha256(head)
             state.update(text)
             self._states = {head: state}  # wordings differ behind the document, if at all
-        whole = state.copy()
-        whole.update(tail)
-        return whole.hexdigest()
+        digest = state.copy()
+        digest.update(tail)
+        return digest.hexdigest()
 
     def count(self, tokenizer: str, count: Callable[[str], int]) -> int:
-        """Tokens of the text alone under the named tokenizer."""
+        """Return the tokens of the text alone under the named tokenizer."""
         with self._counting:
             if tokenizer not in self._counts:
                 self._counts[tokenizer] = count(self.text)
@@ -93,22 +93,22 @@ class SharedText:
 
 
 def shared_text(document_id: str, load: Callable[[str], str]) -> SharedText:
-    """The text of a document; the last ones asked for, up to 8 million characters, are kept."""
+    """Return a document's text; the most recent ones, up to 8 million characters, stay cached."""
     with _keeping:
         if document_id in _kept:
             _kept.move_to_end(document_id)
             return _kept[document_id]
-    made = SharedText(load(document_id))
+    shared_document = SharedText(load(document_id))
     with _keeping:
-        made = _kept.setdefault(document_id, made)
+        shared_document = _kept.setdefault(document_id, shared_document)
         chars = sum(len(shared.text) for shared in _kept.values())
         while chars > _MOST_CHARS and len(_kept) > 1:
             chars -= len(_kept.popitem(last=False)[1].text)
-    return made
+    return shared_document
 
 
 def forget_shared_texts() -> None:
-    """Let go of the texts that are kept for further calls."""
+    """Drop the texts that are cached for further calls."""
     with _keeping:
         _kept.clear()
 
@@ -118,10 +118,10 @@ _MOST_ROUNDS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """The same prompt is answered ``rounds`` times, round ``i`` with the seed ``seed + i``.
+    """Settings for ``rounds`` answers to each prompt; round ``i`` has the seed ``seed + i``.
 
-    ``top_k``: tokens that may be drawn, 0 for all; ``top_p``: their share of the probability. The
-    temperature is the recipe's.
+    ``top_k``: number of tokens to draw from, 0 for all; ``top_p``: their share of the probability.
+    The temperature is the recipe's.
 
     Raises:
         StudyError: a value is out of its bounds.
@@ -143,19 +143,19 @@ class Sampling:
                 raise StudyError(f"{name} is {getattr(self, name)}; it should be {bounds}.")
 
     def of_all_rounds(self) -> dict[str, Any]:
-        """Fields shared by every round, JSON-ready."""
+        """Return the fields shared by every round, JSON-ready."""
         fields = asdict(self)
         del fields["seed"], fields["rounds"]
         return fields
 
     def seed_of(self, round_number: int) -> int:
-        """The seed of a round; rounds count from 0."""
+        """Return the seed of a round; rounds count from 0."""
         return self.seed + round_number
 
 
 DEFAULT_TEMPLATE = "{document}\n{question}"
 DEFAULT_INSTRUCTION = "{question}"
-"""The wording of a replicate; ``{question}`` is the place of the example's question."""
+"""Wording of a replicate; ``{question}`` is the place of the example's question."""
 
 Role = Literal["system", "user", "assistant"]
 _HOTTEST = 2.0
@@ -163,7 +163,7 @@ _FIELD = re.compile(r"\{(document|question)\}")
 
 
 def stable_hash(value: Any) -> str:
-    """SHA-256 (hex) of ``value`` as canonical JSON: sorted keys, no spaces, UTF-8."""
+    """Return the SHA-256 (hex) of ``value`` as canonical JSON: sorted keys, no spaces, UTF-8."""
     return hashlib.sha256(_canonical(value)).hexdigest()
 
 
@@ -177,21 +177,21 @@ def check_template(template: str) -> None:
     for name in ("document", "question"):
         if (times := template.count("{" + name + "}")) != 1:
             raise StudyError(
-                f"The prompt template has {{{name}}} {times} times; write {{document}} and "
+                f"The prompt template has {{{name}}} {times} times; use {{document}} and "
                 f"{{question}} once each."
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One chat turn."""
+    """A chat turn."""
 
     role: Role
     content: str
 
 
 class Turn(NamedTuple):
-    """A question that was asked earlier in a conversation, and its answer."""
+    """An earlier question of a conversation, and its answer."""
 
     question: str
     answer: str
@@ -202,10 +202,10 @@ class Prompt:
     """A rendered prompt: chat ``messages``, or (mode ``completion``) plain ``text``.
 
     With mode ``chat_prefill`` the last message is the assistant's, begun and to be continued.
-    ``document`` and ``outline`` (the prompt with `MARK` in the document's place) say the same
-    again, so that the document need not be gone through for every question. ``question_first``:
-    the question precedes the document. ``evidence``: start and end of each piece of evidence in
-    the document, in characters, where they are known and wanted.
+    ``document`` and ``outline`` (the prompt with `MARK` in the document's place) repeat the
+    content, so that the document need not be processed for every question. ``question_first``: the
+    question precedes the document. ``evidence``: start and end of each piece of evidence in the
+    document, in characters, if known and wanted.
     """
 
     mode: PromptMode
@@ -218,7 +218,7 @@ class Prompt:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of all that the engine reads."""
+        """SHA-256 of everything that the engine reads."""
         if self.document and self.outline:
             with suppress(ValueError):
                 return self.document.sha256_within(_canonical(self.outline._read()))
@@ -229,17 +229,17 @@ class Prompt:
         return [self.mode == "completion", self.mode == "chat_prefill", turns, self.text]
 
     def contents(self) -> tuple[str, ...]:
-        """The texts inside, without roles and template: a lower bound of what a model reads."""
+        """Return the texts without roles and template: a lower bound of what a model reads."""
         return tuple(message.content for message in self.messages) or (self.text,)
 
     def as_dicts(self) -> list[dict[str, str]]:
-        """The messages as the chat interfaces want them."""
+        """Return the messages in the form of the chat interfaces."""
         return [{"role": message.role, "content": message.content} for message in self.messages]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that is asked apart from document and question.
+    """Settings of a call other than its document and question.
 
     ``template`` holds ``{document}`` and ``{question}`` once each; ``instructions`` has one wording
     per replicate, each holding ``{question}`` or standing on a line before it; ``answer_prefix`` is
@@ -314,24 +314,24 @@ class Recipe:
 
     @property
     def replicates(self) -> int:
-        """Calls per example: one per instruction, or per round of sampling."""
+        """Number of calls per example: one per instruction, or per round of sampling."""
         return self.sampling.rounds if self.sampling else len(self.instructions)
 
     def instruction(self, replicate: int) -> str:
-        """The wording of a replicate."""
+        """Return the wording of a replicate."""
         return self.instructions[0 if self.sampling else replicate]
 
     def _scaffold(self) -> dict[str, Any]:
-        # Named only where it is off: the calls of recipes that never knew it stay paid.
-        cache = {} if self.prefix_cache else {"prefix_cache": False}
-        drawn = {"sampling": self.sampling.of_all_rounds()} if self.sampling else {}
-        bound = {"constrained": True} if self.constrained else {}
-        watched = {"attention": True} if self.attention else {}
+        # Included only if it is off, so that calls of older recipes stay paid.
+        cache_field = {} if self.prefix_cache else {"prefix_cache": False}
+        sampling_field = {"sampling": self.sampling.of_all_rounds()} if self.sampling else {}
+        constrained_field = {"constrained": True} if self.constrained else {}
+        attention_field = {"attention": True} if self.attention else {}
         return {
-            **cache,
-            **drawn,
-            **bound,
-            **watched,
+            **cache_field,
+            **sampling_field,
+            **constrained_field,
+            **attention_field,
             "mode": self.mode,
             "template": self.template,
             "system": self.system,
@@ -342,21 +342,21 @@ class Recipe:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """All of the recipe, JSON-ready; `from_dict` is its inverse."""
+        """Return the whole recipe, JSON-ready; `from_dict` is its inverse."""
         whole = {"sampling": asdict(self.sampling)} if self.sampling else {}
         return {**self._scaffold(), **whole, "instructions": list(self.instructions)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Recipe:
-        """The recipe that `to_dict` described."""
-        given = {**data, "instructions": tuple(data["instructions"])}
-        if drawn := data.get("sampling"):
-            given["sampling"] = Sampling(**drawn)
-        return cls(**given)
+        """Return the recipe that `to_dict` described."""
+        fields = {**data, "instructions": tuple(data["instructions"])}
+        if sampling := data.get("sampling"):
+            fields["sampling"] = Sampling(**sampling)
+        return cls(**fields)
 
     @cached_property
     def body(self) -> str:
-        """`to_dict` as JSON text."""
+        """The recipe as JSON text."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
     @cached_property
@@ -365,17 +365,17 @@ class Recipe:
         return stable_hash(self.to_dict())
 
     def replicate_hash(self, replicate: int) -> str:
-        """Hash of one replicate's request: adding a wording or a round later leaves the
+        """Return the hash of one replicate's request: adding a wording or a round later leaves the
         others' calls paid."""
         if replicate not in self._replicate_hashes:
             seed = {"seed": self.sampling.seed_of(replicate)} if self.sampling else {}
-            asked = {**self._scaffold(), **seed, "instruction": self.instruction(replicate)}
-            self._replicate_hashes[replicate] = stable_hash(asked)
+            request = {**self._scaffold(), **seed, "instruction": self.instruction(replicate)}
+            self._replicate_hashes[replicate] = stable_hash(request)
         return self._replicate_hashes[replicate]
 
     @cached_property
     def _replicate_hashes(self) -> dict[int, str]:
-        """Those that were asked for: each call's key has one in it."""
+        """Cache of the hashes computed so far, which are part of each call's key."""
         return {}
 
     @property
@@ -392,34 +392,34 @@ class Recipe:
     ) -> Prompt:
         """Return the prompt for one question over one document.
 
-        Placeholders that happen to be inside the document are left as they are. ``turns``,
-        oldest first, come before the question: document and wording of the replicate are then in
-        the first of them, and later questions are put as they are.
+        Placeholders inside the document are left unchanged. ``turns``, oldest first, come before
+        the question: the first of them then has the document and the replicate's wording, and later
+        questions are sent unchanged.
         """
         if isinstance(document, SharedText):
             whole = self.render(document.text, question, replicate, turns)
             outline = self.render(MARK, question, replicate, turns)
-            early = self.question_first
-            return replace(whole, document=document, outline=outline, question_first=early)
+            is_first = self.question_first
+            return replace(whole, document=document, outline=outline, question_first=is_first)
         first, *later = [*(turn.question for turn in turns), question]
         instruction = self.instruction(replicate)
         if "{question}" in instruction:
-            worded = instruction.replace("{question}", first)
+            worded_question = instruction.replace("{question}", first)
         else:
-            worded = f"{instruction}\n{first}"
-        values = {"document": document, "question": worded}
-        asked = [_FIELD.sub(lambda match: values[match[1]], self.template), *later]
+            worded_question = f"{instruction}\n{first}"
+        values = {"document": document, "question": worded_question}
+        user_texts = [_FIELD.sub(lambda match: values[match[1]], self.template), *later]
         begun = [(self.answer_prefix or "").replace("{question}", text) for text in (first, *later)]
-        given = [prefix + turn.answer for prefix, turn in zip(begun, turns, strict=False)]
+        answers = [prefix + turn.answer for prefix, turn in zip(begun, turns, strict=False)]
         if self.mode == "completion":
             before = "".join(
-                f"{text}{answer}\n" for text, answer in zip(asked, given, strict=False)
+                f"{text}{answer}\n" for text, answer in zip(user_texts, answers, strict=False)
             )
-            return Prompt("completion", text=before + asked[-1] + begun[-1])
+            return Prompt("completion", text=before + user_texts[-1] + begun[-1])
         messages = [Message("system", self.system)] if self.system else []
-        for text, answer in zip(asked, given, strict=False):
+        for text, answer in zip(user_texts, answers, strict=False):
             messages += [Message("user", text), Message("assistant", answer)]
-        messages.append(Message("user", asked[-1]))
+        messages.append(Message("user", user_texts[-1]))
         if self.mode == "chat_prefill":
             messages.append(Message("assistant", begun[-1]))
         return Prompt(self.mode, tuple(messages))

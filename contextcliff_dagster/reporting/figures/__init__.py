@@ -1,4 +1,4 @@
-"""Pictures: the report figure and its panels, confounds, sensitivity, comparison.
+"""Pictures: the report figure and its panels, confounds, sensitivity, attention, comparison.
 
-Does not belong here: the numbers drawn, which come finished from `analysis`.
+Does not belong here: computing the numbers drawn, which `analysis` does.
 """

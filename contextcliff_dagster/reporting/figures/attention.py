@@ -1,7 +1,7 @@
-"""Attention over length as a picture: entropy next to the score, and where attention goes.
+"""Picture of attention over length: entropy next to the score, and the shares of attention.
 
-Two panels a model: normalised entropy with its layers as a band, the score and the safe cap; the
-shares on the evidence, on the first tokens and on the rest.
+Each model has two panels. One shows normalised entropy with its layers as a band, the score and the
+safe cap; the other the shares on the evidence, on the first tokens and on the rest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LETTERS = 60
 
 
 class Point(NamedTuple):
-    """A mean in one bin, at its median length."""
+    """A bin's mean, at the bin's median length, with its interval."""
 
     bin: str
     tokens: int
@@ -37,7 +37,7 @@ class Point(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Means over length under a name; ``look`` as of a model; ``band``: tokens, lowest, highest."""
+    """Named means over length. ``look``: index of `house.look`; ``band``: (tokens, low, high)."""
 
     name: str
     look: int
@@ -46,7 +46,7 @@ class Series(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """One chart of 0..1 over length; ``cap``: where the safe cap is marked."""
+    """One chart of values 0..1 over length. ``cap``: safe cap to mark, in tokens, or None."""
 
     title: str
     series: Sequence[Series]
@@ -54,7 +54,7 @@ class Panel(NamedTuple):
 
 
 def attention_panels(result: Cliffs) -> list[Panel]:
-    """The two panels of a result; none without attention."""
+    """Return the two panels of a result; empty if attention was not measured."""
     if (attention := result.attention) is None:
         return []
     score = [
@@ -72,8 +72,8 @@ def attention_panels(result: Cliffs) -> list[Panel]:
     shares = [Series("on the first tokens", 4, _points(bins, "sinks"))]
     if evidence.points:
         shares.insert(0, evidence)
-    if rest := [point for b in bins if (point := _rest(b))]:
-        shares.append(Series("on the rest", 5, rest))
+    if remainders := [point for b in bins if (point := _rest(b))]:
+        shares.append(Series("on the rest", 5, remainders))
     cap = result.safe_cap_tokens
     return [
         Panel("Entropy and score", [Series(score_name(result), 0, score), entropy], cap),
@@ -83,20 +83,20 @@ def attention_panels(result: Cliffs) -> list[Panel]:
 
 @house.styled()
 def plot_attention(cliffs: Sequence[Cliffs]) -> bytes | None:
-    """The picture as PNG bytes; None where no result has attention. Same input, same bytes."""
-    shown = [
+    """Return the picture as PNG bytes; None if no result has attention. Same input, same bytes."""
+    models = [
         (house.shortened(name, _LETTERS), panels)
         for name, result in zip(labels(cliffs), cliffs, strict=True)
         if (panels := attention_panels(result))
     ]
-    if not shown:
+    if not models:
         return None
-    top = _BLOCK * len(shown)
+    top = _BLOCK * len(models)
     figure = house.blank_page(_HEAD + top)
     heading = "Attention of the last prompt token over document length"
     house.write(figure, 0.18, _HEAD + top - 0.32, heading, fontsize=14, fontweight="bold")
     wide = (house.WIDTH - _LEFT - _RIGHT - _APART) / 2
-    for title, panels in shown:
+    for title, panels in models:
         house.write(figure, 0.18, top - 0.14, title, fontsize=11.5, fontweight="bold")
         for column, content in enumerate(panels):
             left, bottom = _LEFT + column * (wide + _APART), top - _NAME - _TITLE - _TALL
@@ -120,7 +120,7 @@ def _band(bins: Sequence[AttentionBin], name: str) -> list[tuple[int, float, flo
 
 
 def _rest(b: AttentionBin) -> Point | None:
-    """What is neither on the first tokens nor on the evidence, where either is known of all."""
+    """Return the share outside first tokens and evidence; None unless known for all examples."""
     sinks, evidence = b.sinks.mean, b.evidence.mean
     if not b.tokens or sinks is None or b.evidence.n not in (0, b.sinks.n):
         return None
@@ -128,8 +128,8 @@ def _rest(b: AttentionBin) -> Point | None:
 
 
 def _draw(axes: Axes, content: Panel) -> None:
-    seen = [float(p.tokens) for series in content.series for p in series.points]
-    house.token_axis(axes, house.with_air(*house.token_limits(seen)), most=6)
+    lengths = [float(p.tokens) for series in content.series for p in series.points]
+    house.token_axis(axes, house.with_air(*house.token_limits(lengths)), most=6)
     axes.set_ylim(-0.02, 1.02)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "", ".5", "", "1"])
     axes.tick_params(labelsize=9)
@@ -157,8 +157,8 @@ def _draw(axes: Axes, content: Panel) -> None:
 def _line(axes: Axes, series: Series) -> None:
     style = house.look(series.look)
     if series.band:
-        x, least, most = zip(*series.band, strict=True)
-        axes.fill_between(x, least, most, color=style.colour, alpha=0.13, lw=0, zorder=1)
+        x, low, high = zip(*series.band, strict=True)
+        axes.fill_between(x, low, high, color=style.colour, alpha=0.13, lw=0, zorder=1)
     for point in series.points:
         if point.low is not None and point.high is not None:
             ends = [point.low, point.high]

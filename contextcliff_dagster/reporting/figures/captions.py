@@ -1,4 +1,4 @@
-"""The words of the picture: headline, subtitle, axis labels and the meaning of marks."""
+"""Text of the report figure: headline, subtitle, axis labels and the meaning of the marks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
 
 _EDGE = 0.37
-"""Inches between the picture's edge and its text."""
+"""Margin between the picture's edge and its text, in inches."""
 
 
 def axis_words(
     main: Axes, spread: Axes, results: Sequence[Cliffs], limits: tuple[float, float]
 ) -> None:
-    """Labels of the shared length axis and of both panels' own axes."""
+    """Label the shared length axis and the y axes of both panels."""
     main.tick_params(axis="x", length=0, labelbottom=False)
     main.set_ylabel(_score_label(results), fontsize=11.5)
     spread.set_ylabel("SD in bin", fontsize=11.5)
@@ -32,7 +32,7 @@ def axis_words(
 
 
 def single_axis_words(axes: Axes, results: Sequence[Cliffs], limits: tuple[float, float]) -> None:
-    """Labels, title and, of several models, a legend, where the score panel is alone."""
+    """Label a score panel that stands alone: axes, and a title or, for several models, a legend."""
     axes.set_ylabel(_score_label(results))
     axes.set_xlabel(_length_label(results, limits))
     if len(results) == 1:
@@ -56,8 +56,8 @@ def _cap_words(cap: int | None) -> str:
 
 def _score_label(results: Sequence[Cliffs]) -> str:
     names = {score_name(r) for r in results}
-    named = len(names) == 1 and names != {"score"}
-    return f"score ({names.pop()})" if named else "score"
+    has_name = len(names) == 1 and names != {"score"}
+    return f"score ({names.pop()})" if has_name else "score"
 
 
 def _length_label(results: Sequence[Cliffs], limits: tuple[float, float]) -> str:
@@ -68,9 +68,9 @@ def _length_label(results: Sequence[Cliffs], limits: tuple[float, float]) -> str
 
 
 def captions(figure: Figure, results: Sequence[Cliffs], *, has_answers: bool, hollow: bool) -> None:
-    """Headline and subtitle at the top, the meaning of the marks at the bottom.
+    """Write headline and subtitle at the top, and the meaning of the marks at the bottom.
 
-    ``hollow``: a bin had to be drawn without an interval.
+    ``hollow``: whether any bin is drawn without an interval.
     """
     wide, height = figure.get_size_inches()
     room = (wide - _EDGE) * house.DPI
@@ -89,8 +89,8 @@ def captions(figure: Figure, results: Sequence[Cliffs], *, has_answers: bool, ho
             "Dots or columns: single answers; exact 1 above and exact 0 below the scale, spread or "
             "counted so that none hides another."
         )
-    known = any(b.sd is not None for r in results for b in r.bins)
-    why = "; no interval is computed for it." if known else ", unknown here."
+    has_sd = any(b.sd is not None for r in results for b in r.bins)
+    why = "; no interval is computed for it." if has_sd else ", unknown here."
     lines.append(f"SD: standard deviation of the scores in a bin{why}")
     if any(b.delivered_mean is not None for r in results for b in r.bins):
         lines[-1] += " Crosses: mean if each missing answer scores 0."
@@ -99,7 +99,7 @@ def captions(figure: Figure, results: Sequence[Cliffs], *, has_answers: bool, ho
 
 
 def _fit(text: Text, choices: Sequence[str], sizes: Sequence[float], room: float) -> None:
-    """The first wording, at the first size, that ends before pixel ``room``."""
+    """Set the first of ``choices`` that ends before pixel ``room`` at one of ``sizes``."""
     for words in choices:
         for size in sizes:
             text.set_text(words)
@@ -109,33 +109,33 @@ def _fit(text: Text, choices: Sequence[str], sizes: Sequence[float], room: float
 
 
 def headline(results: Sequence[Cliffs], most: int) -> str:
-    """The picture's finding in one line; names have at most ``most`` characters."""
-    count, caps = len(results), [r.safe_cap_tokens for r in results]
-    known = sorted(cap for cap in caps if cap is not None)
+    """Return the picture's finding in one line; names get at most ``most`` characters."""
+    count, all_caps = len(results), [r.safe_cap_tokens for r in results]
+    caps = sorted(cap for cap in all_caps if cap is not None)
     if not results:
         return "No result to show"
     if count <= 2:
         names = [house.shortened(name, most) for name in labels(results)]
         parts = [
             f"no cap supported for {name}" if cap is None else f"{name} up to {tokens(cap)} tokens"
-            for name, cap in zip(names, caps, strict=True)
+            for name, cap in zip(names, all_caps, strict=True)
         ]
         return f"Safe context: {', '.join(parts)}"
-    if not known:
+    if not caps:
         return f"{count} models, no safe context cap supported"
-    tail = f", {count - len(known)} without" if len(known) < count else ""
-    return f"Safe context of {count} models: {tokens(known[0])} to {tokens(known[-1])} tokens{tail}"
+    tail = f", {count - len(caps)} without" if len(caps) < count else ""
+    return f"Safe context of {count} models: {tokens(caps[0])} to {tokens(caps[-1])} tokens{tail}"
 
 
 def _subtitle(results: Sequence[Cliffs], most: int) -> str:
     parts = []
-    for one, several, named in (
+    for singular, plural, names in (
         ("study", "studies", {r.study for r in results}),
         ("task", "tasks", {r.task for r in results}),
         ("campaign", "campaigns", {r.campaign for r in results}),
     ):
-        if values := sorted(name for name in named if name):
-            key = one if len(values) == 1 else several
+        if values := sorted(name for name in names if name):
+            key = singular if len(values) == 1 else plural
             parts.append(f"{key} {house.shortened(', '.join(values), most)}")
     counts = {r.n for r in results}
     if counts == {0} and any(measured_range(r) for r in results):

@@ -1,4 +1,4 @@
-"""The shifted cliff of two measurements, and the caps of a model under each KV policy."""
+"""Pictures of two measurements' shifted cliff, and of a model's caps under each KV policy."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _NARROW = 1.7
 
 @house.styled()
 def plot_kv_caps(family: KvFamily) -> bytes:
-    """Return the picture as PNG bytes: rows are policies, columns budgets.
+    """Return the picture as PNG bytes: rows are policies, columns are budgets.
 
-    A cell has the cap, and below it the length that the cap stays below, with its interval. Same
-    input, same bytes.
+    A cell shows the cap and, below it, the length at which the tolerance is lost, with its
+    interval. Same input, same bytes.
     """
     rows = list(dict.fromkeys(member.kv.policy for member in family.members))
     budgets = sorted({member.kv.budget for member in family.members}, reverse=True)
@@ -54,7 +54,7 @@ def plot_kv_caps(family: KvFamily) -> bytes:
         "Darker: a larger cap."
     )
     if "random" in rows:
-        note += " random: the control, which keeps entries by lot."
+        note += " random: the control, which keeps randomly chosen entries."
     house.write(figure, 0.2, 0.46, note, fontsize=10, color=house.SOFT_INK)
     return house.png_bytes(figure, colours=64)
 
@@ -127,9 +127,9 @@ def loss_words(loss: LossAt, shortest: int) -> str:
 
 @house.styled()
 def plot_shift(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> bytes:
-    """The picture as PNG bytes, 1,840 x 1,216 pixels.
+    """Return the picture as PNG bytes, 1,840 x 1,216 pixels.
 
-    ``comparison``: of `schemas/comparison.schema.json`; ``cliffs``: the results of A and B with
+    ``comparison``: as in `schemas/comparison.schema.json`. ``cliffs``: the results of A and B with
     their fitted curves, or None. Same input, same bytes.
     """
     figure = house.blank_page(7.6)
@@ -151,9 +151,9 @@ def plot_shift(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> bytes
 def draw_shift(
     panels: tuple[Axes, Axes], comparison: Comparison, cliffs: Sequence[Cliffs | None]
 ) -> list[Line2D]:
-    """Both curves in the first of ``panels``, their difference in the second; the legend's entries.
+    """Draw both curves in the first panel, their difference in the second; return the legend.
 
-    Sets the limits, ticks and labels of both.
+    Sets the limits, ticks and labels of both panels.
     """
     from matplotlib.lines import Line2D
 
@@ -199,7 +199,7 @@ def _side(
     cap: int | None,
     cliffs: Cliffs | None,
 ) -> None:
-    """The fitted curve, bins and cap of A (``place`` 0) or B (1)."""
+    """Draw the fitted curve, bins and cap of A (``place`` 0) or B (1)."""
     style = house.look(place)
     points = [(x * (1.075, 1.015)[place], mean) for x, mean in means if mean is not None]
     curve = cliffs.curve if cliffs else ()
@@ -229,7 +229,7 @@ def _side(
 
 
 def _shift(axes: Axes, comparison: Comparison) -> None:
-    """An arrow from where A has lost the tolerance to where B has, if that is known at all."""
+    """Draw an arrow between the lengths at which A and B lose the tolerance, if both are known."""
     shift = comparison.loss_shift
     start, end = shift.a_tokens, shift.b_tokens
     if start is None or end is None or not shift.is_bounded or abs(end / start - 1) < 0.04:
@@ -254,12 +254,12 @@ def _difference(axes: Axes, comparison: Comparison) -> None:
     axes.plot(
         [p.tokens for p in curve], [p.difference for p in curve], color=house.INK, lw=1.8, zorder=3
     )
-    seen = [end for p in curve for end in (p.ci_low, p.ci_high)]
+    heights = [end for p in curve for end in (p.ci_low, p.ci_high)]
     for bin in comparison.bins:
         if bin.difference is None:
             continue
         sure = bin.p_value is not None and bin.p_value <= 1.0 - comparison.confidence
-        seen.append(bin.difference)
+        heights.append(bin.difference)
         marks: dict[str, Any] = {
             "mfc": house.INK if sure else "white",
             "mec": house.INK,
@@ -267,5 +267,5 @@ def _difference(axes: Axes, comparison: Comparison) -> None:
         }
         x, y = _middle(bin), bin.difference
         house.draw_markers(axes, x, y, house.INK, ms=6.5, mew=1.2, clip_on=False, **marks)
-    air = 0.06 * max(0.3, max(seen) - min(seen))
-    axes.set_ylim(min(-0.15, min(seen) - air), max(0.15, max(seen) + air))
+    air = 0.06 * max(0.3, max(heights) - min(heights))
+    axes.set_ylim(min(-0.15, min(heights) - air), max(0.15, max(heights) + air))

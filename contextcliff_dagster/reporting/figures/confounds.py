@@ -1,7 +1,7 @@
-"""The picture about the questions: small panels, each with the score against one property.
+"""Picture of the questions: small panels, each with the score against one property.
 
-The curve at an equal mix next to the one as measured, the position and the distance of the
-evidence, levels side by side, and the controls; a block of panels per model.
+Each model has a block of panels: the curve at an equal mix next to the measured one, position and
+distance of the evidence, levels side by side, and the controls.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Number = float | None
 
 
 class Series(NamedTuple):
-    """Points of one line: x, mean, interval; ``label`` is its name in the panel's legend."""
+    """One line of a panel. ``points``: x, mean, interval; ``label``: its name in the legend."""
 
     label: str
     points: Sequence[tuple[float, float, Number, Number]]
@@ -46,7 +46,7 @@ class Series(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """One small picture: its title, its lines, and its x axis."""
+    """One small chart: its title, lines, x axis, and vertical marks."""
 
     title: str
     series: list[Series]
@@ -57,26 +57,26 @@ class Panel(NamedTuple):
 
 @house.styled()
 def plot_questions(cliffs: Sequence[Cliffs]) -> bytes | None:
-    """The picture as PNG bytes; ``None`` where no result says anything of its questions.
+    """Return the picture as PNG bytes; None if no result has data on its questions.
 
-    ``cliffs``: results of the contract. Same input, same bytes.
+    ``cliffs``: contract results. Same input, same bytes.
     """
-    shown = [
+    models = [
         (f"{house.shortened(name, _LETTERS)}: {house.drawable(score_name(result))}", panels)
         for row, (name, result) in enumerate(zip(labels(cliffs), cliffs, strict=True))
         if (panels := _panels(result, house.look(row).colour))
     ]
-    if not shown:
+    if not models:
         return None
-    most = max(len(panels) for _, panels in shown)
+    most = max(len(panels) for _, panels in models)
     columns = min(max(most, 2), _MOST_COLUMNS)  # two panels fill the width, one alone its half
-    rows = [-(-len(panels) // columns) for _, panels in shown]
+    rows = [-(-len(panels) // columns) for _, panels in models]
     top = sum(_NAME + _BLOCK * count for count in rows)
     figure = house.blank_page(_HEAD + top)
     heading = "Is it length? The score against other properties of the questions"
     house.write(figure, 0.18, _HEAD + top - 0.32, heading, fontsize=14, fontweight="bold")
     wide = (house.WIDTH - _LEFT - _RIGHT - (columns - 1) * _APART) / columns
-    for (title, panels), count in zip(shown, rows, strict=True):
+    for (title, panels), count in zip(models, rows, strict=True):
         house.write(figure, 0.18, top - 0.14, title, fontsize=11.5, fontweight="bold")
         top -= _NAME
         for place, content in enumerate(panels):
@@ -128,7 +128,7 @@ def _evidence(
     middle: Callable[[float, float], float],
     empty: Panel,
 ) -> Panel | None:
-    """``empty`` with the means of the groups, each at the ``middle`` of its two ends."""
+    """Return ``empty`` filled with the group means, each at the ``middle`` of its two ends."""
     groups = [group for group in curve.groups if group.mean is not None] if curve else []
     if len(groups) < 2:
         return None
@@ -142,7 +142,7 @@ def _evidence(
 def _raw_and_equal(
     means: Sequence[tuple[float, Number, Number, Number, Number]], label: str, colour: str
 ) -> list[Series]:
-    """From x, mean as measured, mean with one thing held equal and its interval: two lines."""
+    """Return two lines from (x, measured mean, mean with one property held equal, interval)."""
     raw = [(x, mean, None, None) for x, mean, *_ in means if mean is not None]
     equal = [(x, mean, low, high) for x, _, mean, low, high in means if mean is not None]
     return [Series("as measured", raw, house.SOFT_INK, "D", True), Series(label, equal, colour)]
@@ -193,8 +193,8 @@ def _by_bin(
 
 def _draw(axes: Axes, content: Panel, *, first: bool) -> None:
     if content.log:
-        seen = [x for series in content.series for x, *_ in series.points if x > 0]
-        house.token_axis(axes, house.with_air(*house.token_limits(seen)), most=5)
+        lengths = [x for series in content.series for x, *_ in series.points if x > 0]
+        house.token_axis(axes, house.with_air(*house.token_limits(lengths)), most=5)
     else:
         axes.set_xlim(0, 100)
         axes.set_xticks([0, 20, 40, 60, 80, 100])
@@ -217,9 +217,9 @@ def _line(axes: Axes, series: Series, shift: float) -> None:
     low, high = axes.get_xlim()
     log = axes.get_xscale() == "log"
     xs = [x * (high / low) ** shift if log else x + shift * (high - low) for x, *_ in series.points]
-    for x, (_, _, least, most) in zip(xs, series.points, strict=True):
-        if least is not None and most is not None:
-            axes.plot([x, x], [least, most], color=series.colour, lw=1.1, alpha=0.75, zorder=2)
+    for x, (_, _, bottom, top) in zip(xs, series.points, strict=True):
+        if bottom is not None and top is not None:
+            axes.plot([x, x], [bottom, top], color=series.colour, lw=1.1, alpha=0.75, zorder=2)
     axes.plot(
         xs,
         [mean for _, mean, *_ in series.points],

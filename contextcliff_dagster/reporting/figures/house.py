@@ -1,7 +1,7 @@
-"""The look shared by every picture: models, zones, token ticks, text; and many models at a glance.
+"""House style of all pictures: models, zones, token ticks, text; and the many-models picture.
 
-Colours are distinct with any colour vision (after Okabe and Ito's set, darkened); since a report
-is also printed in grey, marker and line style differ too, and zones differ in lightness.
+Colours are distinct with any colour vision (after Okabe and Ito's set, darkened). Because reports
+are also printed in grey, marker and line style differ too, and zones differ in lightness.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ZONE_SHADE = {
 
 
 class Look(NamedTuple):
-    """How one model is drawn."""
+    """Colour, marker and line style of one model."""
 
     colour: str
     marker: str
@@ -58,16 +58,16 @@ _DASHES: tuple[tuple[float, tuple[float, ...] | None], ...] = (
 
 
 def look(index: int) -> Look:
-    """The look of the model at place ``index``; beyond six, markers and line styles shift."""
+    """Return the look of the model at ``index``; beyond six, markers and line styles shift."""
     lap, place = divmod(index, len(_COLOURS))
     return Look(_COLOURS[place], _MARKERS[(place + lap) % 6], _DASHES[(place + 2 * lap) % 6])
 
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Matplotlib's defaults plus ours: a user's matplotlibrc must not change a report.
+    """Apply this program's style over matplotlib's defaults, ignoring the user's matplotlibrc.
 
-    Decorates the function that draws a picture: ``@styled()``.
+    Use it to decorate the function that draws a picture: ``@styled()``.
     """
     import matplotlib
 
@@ -103,10 +103,10 @@ def styled() -> Iterator[None]:
 
 
 def png_bytes(figure: Figure, colours: int | None = None) -> bytes:
-    """The figure as PNG without time, version or other metadata: same figure, same bytes.
+    """Return the figure as PNG without time, version or other metadata: same figure, same bytes.
 
-    ``colours`` reduces it to a palette, which makes a small picture several times smaller; only
-    then is the best compression worth its time (of a report's picture: a fiftieth less, 0.3 s).
+    ``colours`` reduces it to a palette, which makes a small picture several times smaller. Only
+    then is the best compression worth its time: it saves 2% of a report's picture and takes 0.3 s.
     """
     import io
 
@@ -128,30 +128,30 @@ def png_bytes(figure: Figure, colours: int | None = None) -> bytes:
 
 
 def blank_page(height: float) -> Figure:
-    """A white figure of our width, ``height`` inches tall."""
+    """Return a white figure of the standard width, ``height`` inches tall."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH, height), dpi=DPI, facecolor="white")
-    # Without a canvas each text that is measured draws on one of its own, and keeps its 10 MB.
+    # Without a canvas, measuring a text creates one for each text and keeps its 10 MB.
     FigureCanvasAgg(figure)
     return figure
 
 
 def panel(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
-    """Axes at a place that is given in inches from the figure's lower left corner."""
+    """Add axes at a position in inches from the figure's lower left corner."""
     wide, tall = figure.get_size_inches()
     return figure.add_axes((left / wide, bottom / tall, width / wide, height / tall))
 
 
 def write(figure: Figure, x: float, y: float, text: str, **look: Any) -> Text:
-    """``text`` that begins at a point in inches, its middle at that height."""
+    """Write ``text`` from a point in inches, left-aligned and vertically centred on it."""
     wide, tall = figure.get_size_inches()
     return figure.text(x / wide, y / tall, text, **{"ha": "left", "va": "center", **look})
 
 
 def legend_above(axes: Axes, height: float) -> None:
-    """A narrow legend of the content of ``axes``, in one line; ``height``: of its foot, in axes."""
+    """Add a one-line legend above ``axes``; ``height``: of its foot, in axes units."""
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(
         handles,
@@ -170,7 +170,7 @@ def legend_above(axes: Axes, height: float) -> None:
 def draw_markers(
     axes: Axes, x: Any, y: Any, colour: str, *, hollow: bool = False, **look: Any
 ) -> None:
-    """Markers without a line, in ``colour`` with a white rim, or the other way round."""
+    """Draw markers in ``colour`` with a white rim; ``hollow``: white with a coloured rim."""
     face, rim = ("white", colour) if hollow else (colour, "white")
     axes.plot(x, y, **{"ls": "none", "marker": "o", "mfc": face, "mec": rim, **look})
 
@@ -185,9 +185,9 @@ def draw_difference(
     across: bool = False,
     **look: Any,
 ) -> None:
-    """A difference as a mark with its interval, if it has one; filled where it is ``sure``.
+    """Draw a difference as a mark with its interval, if it has one; filled if ``sure``.
 
-    ``at``: place and difference, up the axis; the other way round where drawn ``across``.
+    ``at``: position and difference. The difference is drawn along y or, if ``across``, along x.
     """
     place, value = at
     low, high = ends
@@ -200,7 +200,7 @@ def draw_difference(
 
 
 def draw_band(axes: Axes, curve: Sequence[Any], colour: str, alpha: float) -> None:
-    """The interval around a fitted curve."""
+    """Draw the interval around a fitted curve."""
     low, high = [point.ci_low for point in curve], [point.ci_high for point in curve]
     x = [point.tokens for point in curve]
     axes.fill_between(x, low, high, color=colour, alpha=alpha, lw=0, zorder=1)
@@ -209,7 +209,7 @@ def draw_band(axes: Axes, curve: Sequence[Any], colour: str, alpha: float) -> No
 def token_axis(
     axes: Axes, limits: tuple[float, float], *, named: bool = True, most: int = 9
 ) -> None:
-    """A log axis of lengths from ``limits[0]`` to ``limits[1]``, with ``most`` round ones named."""
+    """Set a log axis of lengths within ``limits``, with at most ``most`` labelled ticks."""
     axes.set_xscale("log", base=2)
     axes.set_xlim(*limits)
     axes.minorticks_off()
@@ -218,25 +218,25 @@ def token_axis(
 
 
 def shifted(axes: Axes, x: float, pixels: float) -> float:
-    """The length that is ``pixels`` to the right of length ``x``."""
+    """Return the length that is drawn ``pixels`` to the right of length ``x``."""
     at = axes.transData.transform((x, 0))[0]
     return float(axes.transData.inverted().transform((at + pixels, 0))[0])
 
 
 def token_limits(seen: Sequence[float]) -> tuple[float, float]:
-    """Least and largest of ``seen`` (positive), apart by a factor of two at least."""
+    """Return the range of ``seen`` (positive), widened to a factor of at least two."""
     low, high = min(seen, default=100.0), max(seen, default=10_000.0)
     return (low, high) if high >= 2 * low else (low / 1.5, high * 1.5)
 
 
 def with_air(low: float, high: float) -> tuple[float, float]:
-    """Widen the limits a little: marks on the edge are seen whole."""
+    """Return the limits slightly widened, so that marks on the edge are fully visible."""
     air = (high / low) ** 0.03
     return low / air, high * air
 
 
 def token_label(tokens: float) -> str:
-    """A tick's label: 256, 1k (1,024), 1.5k, 128k, 1M."""
+    """Return the label of a tick: 256, 1k (1,024), 1.5k, 128k, 1M."""
     for unit, size in (("M", 1024**2), ("k", 1024)):
         if tokens >= size:
             return f"{tokens / size:.3g}{unit}"
@@ -244,9 +244,9 @@ def token_label(tokens: float) -> str:
 
 
 def token_ticks(low: float, high: float, most: int = 9) -> list[float]:
-    """Round lengths between ``low`` and ``high`` for a log axis: powers of two, thinned or filled.
+    """Return round lengths between ``low`` and ``high`` for a log axis: powers of two, thinned.
 
-    At most ``most`` of them; halves (1.5 x 2^k) and quarters are added where the range is narrow.
+    Returns at most ``most``; a narrow range also gets halves (1.5 x 2^k), quarters and so on.
     """
     first, last = math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9)
     powers = [2.0**e for e in range(first, last + 1)]
@@ -262,15 +262,14 @@ def token_ticks(low: float, high: float, most: int = 9) -> list[float]:
 
 
 def drawable(text: Any) -> str:
-    """``text`` on one line, with U+FFFD for every character the bundled font cannot draw."""
-    known = _known_characters()
+    """Return ``text`` on one line, with U+FFFD for characters that the bundled font lacks."""
+    characters = _known_characters()
     line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
-    return "".join(c if ord(c) in known else "\ufffd" for c in line)
+    return "".join(c if ord(c) in characters else "\ufffd" for c in line)
 
 
 def shortened(text: Any, most: int) -> str:
-    """``text`` drawable, of at most ``most`` characters; the middle gives way, as names differ
-    at both ends."""
+    """Return drawable ``text`` of at most ``most`` characters, shortened in the middle."""
     line = drawable(text)
     if len(line) <= most:
         return line
@@ -289,17 +288,17 @@ def _known_characters() -> frozenset[int]:
 
 
 MOST_PANELS = 96
-"""Of more models the first are drawn: further panels would be too small to read."""
+"""Most models drawn; panels of more would be too small to read."""
 _LEFT, _GAP, _HEAD, _FOOT, _NAME = 0.62, 0.22, 0.78, 0.62, 0.44
 _TALL = 0.98
 
 
 @styled()
 def plot_small_multiples(cliffs: Sequence[Cliffs]) -> bytes:
-    """PNG bytes, 1,840 pixels wide and at most 4,000 tall: a panel for each of the models.
+    """Return PNG bytes, 1,840 pixels wide and at most 4,000 tall: one panel per model, in order.
 
-    Every panel has the same axes: score 0..1 over log length. It shows the bins with their
-    intervals, the fitted curve with its band, and the safe cap as a line. In the order given.
+    All panels have the same axes: score 0..1 over log length. A panel shows the bins with their
+    intervals, the fitted curve with its band, and the safe cap as a line.
     """
     shown = cliffs[:MOST_PANELS]
     columns = 4 if len(shown) <= 24 else 5 if len(shown) <= 60 else 6
@@ -327,10 +326,10 @@ def plot_small_multiples(cliffs: Sequence[Cliffs]) -> bytes:
         cap = result.safe_cap_tokens
         words = "no safe cap" if cap is None else f"safe cap {tokens(cap)}"
         write(figure, left, top + 0.1, words, fontsize=8.5, color=SOFT_INK)
-    some = f"the first {len(shown)} of {len(cliffs)}" if len(shown) < len(cliffs) else len(cliffs)
+    number = f"the first {len(shown)} of {len(cliffs)}" if len(shown) < len(cliffs) else len(cliffs)
     kinds = {score_name(result) for result in cliffs}
     measure = kinds.pop() if len(kinds) == 1 else "score"
-    write(figure, 0.37, height - 0.27, f"{some} models", fontsize=13, fontweight="bold")
+    write(figure, 0.37, height - 0.27, f"{number} models", fontsize=13, fontweight="bold")
     words = "bins with 95% intervals, fitted curve with its band, line: safe cap"
     if len({result.confidence for result in cliffs}) > 1 or (
         cliffs and cliffs[0].confidence != 0.95
@@ -351,11 +350,11 @@ def _draw(axes: Axes, result: Cliffs, limits: tuple[float, float]) -> None:
         draw_band(axes, curve, colour, 0.16)
         axes.plot([p.tokens for p in curve], [p.mean for p in curve], color=colour, lw=1.3)
     bins = [b for b in result.bins if b.median_tokens and b.mean is not None]
-    known = [b for b in bins if b.ci_low is not None and b.ci_high is not None]
+    bounded = [b for b in bins if b.ci_low is not None and b.ci_high is not None]
     axes.vlines(
-        [b.median_tokens or 0 for b in known],
-        [b.ci_low or 0.0 for b in known],
-        [b.ci_high or 0.0 for b in known],
+        [b.median_tokens or 0 for b in bounded],
+        [b.ci_low or 0.0 for b in bounded],
+        [b.ci_high or 0.0 for b in bounded],
         color=colour,
         lw=0.9,
         zorder=2,

@@ -1,12 +1,12 @@
 """The report's picture: score and spread against natural length, one or more models on one axis.
 
-Top to bottom: a headline; one strip per model with its name, its verdict, its zones and its safe
-cap; the score with single answers, bin means, intervals and the fitted curve; the standard
-deviation per bin. The strips have one row per model, so that names, zones and caps of six models
-are next to each other without one hiding another; the row's line and marker are the key to the
-panels below.
+Top to bottom: a headline; one strip per model with its name, verdict, zones and safe cap; the score
+with single answers, bin means, intervals and the fitted curve; the standard deviation per bin. Each
+strip has its own row, so names, zones and caps of six models do not overlap; the row's line and
+marker are the key to the panels below.
 
-Drawn with matplotlib's object interface (no pyplot, no global figure), as a server needs it.
+It is drawn with matplotlib's object interface (no pyplot, no global figure), which is safe in a
+server.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _BAR_LOW, _BAR_HIGH = 0.10, 0.54
 _BAR_MIDDLE = (_BAR_LOW + _BAR_HIGH) / 2
 _NAME_AT = 0.78
 _KEY, _NAME_FROM = 26 / 818, 34 / 818
-"""Shares of the width: the key's line ends, and the name begins."""
+"""End of the key's line and start of the name, as shares of the width."""
 
 
 def draw_zone_strip(axes: Axes, results: Sequence[Cliffs], limits: tuple[float, float]) -> None:
-    """Rows from top to bottom in the order of ``results``; ``limits``: the x range in tokens."""
+    """Draw one row per result, top to bottom; ``limits``: the x range in tokens."""
     axes.set_ylim(-len(results) + 0.0, 0)
     axes.set_axis_off()
     for row, (name, result) in enumerate(zip(labels(results), results, strict=True)):
@@ -99,7 +99,7 @@ def _verdict_text(result: Cliffs) -> str:
 
 
 def _zone_bar(axes: Axes, result: Cliffs, limits: tuple[float, float], base: float) -> list[Text]:
-    """Draw the zones; the names that fit into them."""
+    """Draw the zones and return the texts of the names that fit into them."""
     from matplotlib.patches import Rectangle
 
     def bar(low: float, high: float, **look: Any) -> None:
@@ -144,7 +144,7 @@ def _cap_mark(
     base: float,
     names: Sequence[Text],
 ) -> None:
-    """A line at the cap, with its length on the side that is free; ``names``: of the zones."""
+    """Draw a line at the cap, labelled on the free side; ``names``: texts of the zones' names."""
     x = min(max(cap, limits[0]), limits[1])
     ends = [base + _BAR_LOW - 0.06, base + _BAR_HIGH + 0.04]
     line: dict[str, Any] = {"lw": 4, "solid_capstyle": "butt", "zorder": 4, "clip_on": False}
@@ -154,7 +154,7 @@ def _cap_mark(
     edge, here = axes.get_window_extent(), axes.transData.transform((x, 0))[0]
     width, pad = label.get_window_extent().width, 8
     boxes = [text.get_window_extent() for text in names]
-    # Its pixels where it ends left of the line, and where it begins right of it.
+    # Pixel spans of the label, placed left and right of the line.
     spots = [(here - pad - width, here - pad), (here + pad, here + pad + width)]
     inside = [spot for spot in spots if spot[0] > edge.x0 and spot[1] < edge.x1]
     free = [
@@ -165,7 +165,7 @@ def _cap_mark(
     left, right = (free or inside or spots)[0]
     on_the_left = right < here
     if not free:
-        # A zone's name gives way to the number people came for: it moves aside, or goes.
+        # The cap matters more than a zone's name, which moves aside or is hidden.
         for text, box in zip(names, boxes, strict=True):
             if box.x0 - 14 < right and left < box.x1 + 14:
                 shift = left - 14 - box.x1
@@ -178,16 +178,16 @@ def _cap_mark(
 
 _LANE_GAP, _DODGE_PIXELS = 0.035, 7.0
 _MANY = 350
-"""Dots in one lane beyond which a density tells more than overlapping dots."""
+"""Most dots in one lane; beyond it, a density is drawn instead of overlapping dots."""
 
 
 def lane_height(models: int) -> float:
-    """Height of one model's lane of dots, in score units."""
+    """Return the height of one model's lane of dots, in score units."""
     return 0.05 if models == 1 else 0.036 if models <= 3 else 0.026
 
 
 def score_limits(models: int) -> tuple[float, float]:
-    """y range that holds scores 0..1 and, outside, one lane per model for exact 0 and exact 1."""
+    """Return the y range: scores 0..1, and outside it one lane per model for exact 0 and 1."""
     rim = _LANE_GAP + models * lane_height(models) + 0.02
     return -rim, 1 + rim
 
@@ -195,10 +195,10 @@ def score_limits(models: int) -> tuple[float, float]:
 def draw_answers(
     axes: Axes, row: int, models: int, lengths: NDArray[np.float64], scores: NDArray[np.float64]
 ) -> None:
-    """Every scored answer of one model.
+    """Draw every scored answer of one model.
 
-    Exact zeros and ones, which would hide each other on two lines, are spread over a lane below 0
-    or above 1 (a density from ``_MANY`` on); other scores are at their own height.
+    Exact zeros and ones, which would overlap on two lines, are spread over a lane below 0 or above
+    1 (as a density beyond ``_MANY``); other scores are drawn at their own height.
     """
     colour = look(row).colour
     height = lane_height(models)
@@ -230,7 +230,7 @@ def _log_cells(
 def _density_lane(
     axes: Axes, colour: str, x: NDArray[np.float64], bottom: float, height: float
 ) -> None:
-    """Bars whose height is the count: the full lane is the fullest column."""
+    """Draw bars whose height is the count; the fullest column fills the lane."""
     edges, column = _log_cells(axes, x, 120)
     counts = np.bincount(column, minlength=120)
     tall, wide = 0.9 * height * counts / counts.max(), np.diff(edges) * 0.9
@@ -239,7 +239,7 @@ def _density_lane(
 
 
 def _density_cells(axes: Axes, colour: str, x: NDArray[np.float64], y: NDArray[np.float64]) -> None:
-    """Squares on a grid whose area is the count."""
+    """Draw squares on a grid, with an area proportional to the count."""
     edges, column = _log_cells(axes, x, 90)
     cell = np.clip((y * 40).astype(int), 0, 39) * 90 + column
     counts = np.bincount(cell, minlength=3600)
@@ -251,7 +251,7 @@ def _density_cells(axes: Axes, colour: str, x: NDArray[np.float64], y: NDArray[n
 
 
 def draw_curve(axes: Axes, row: int, models: int, result: Cliffs) -> None:
-    """The fitted curve and, where it has one, its band."""
+    """Draw the fitted curve and, if it has one, its band."""
     points = result.curve
     if len(points) < 2:
         return
@@ -263,9 +263,9 @@ def draw_curve(axes: Axes, row: int, models: int, result: Cliffs) -> None:
 
 
 def draw_bins(axes: Axes, row: int, models: int, result: Cliffs) -> bool:
-    """Bin means with their intervals; True if one had to be drawn without (hollow marker).
+    """Draw bin means with intervals; return whether any mean has none (hollow marker).
 
-    A cross is the mean if each missing answer scores 0.
+    A cross marks the mean with each missing answer scored 0.
     """
     style = look(row)
     bar: dict[str, Any] = {
@@ -297,14 +297,14 @@ def draw_bins(axes: Axes, row: int, models: int, result: Cliffs) -> bool:
 
 
 def dodge(axes: Axes, x: float, row: int, models: int) -> float:
-    """``x`` moved by some pixels, so that models measured on the same bins do not overlap."""
+    """Return ``x`` moved by some pixels, so that models on the same bins do not overlap."""
     return shifted(
         axes, x, (row - (models - 1) / 2) * min(_DODGE_PIXELS, 24 / max(models, 1)) * 160 / 100
     )
 
 
 def records_of(result: Cliffs, records: pd.DataFrame, results: int) -> pd.DataFrame | None:
-    """Rows of one of so many results; None where several are in ``records`` without a name."""
+    """Return the rows of ``result``; None if there are several results and no model column."""
     for column in ("study", "model", "campaign"):
         if column in records.columns and (value := getattr(result, column)) is not None:
             records = records[records[column] == value]
@@ -316,12 +316,12 @@ def records_of(result: Cliffs, records: pd.DataFrame, results: int) -> pd.DataFr
 def answers_of(
     records: pd.DataFrame | None, results: Sequence[Cliffs], row: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Lengths and scores of one result's scored records; empty where there are none to show."""
-    mine = None if records is None else records_of(results[row], records, len(results))
-    if mine is None or not {"length_tokens", "score"} <= set(mine.columns):
+    """Return lengths and scores of one result's scored records; empty arrays if there are none."""
+    rows = None if records is None else records_of(results[row], records, len(results))
+    if rows is None or not {"length_tokens", "score"} <= set(rows.columns):
         return np.empty(0), np.empty(0)
-    x = mine["length_tokens"].to_numpy(dtype=float, na_value=np.nan)
-    y = mine["score"].to_numpy(dtype=float, na_value=np.nan)
+    x = rows["length_tokens"].to_numpy(dtype=float, na_value=np.nan)
+    y = rows["score"].to_numpy(dtype=float, na_value=np.nan)
     keep = np.isfinite(x) & np.isfinite(y) & (x > 0)
     return x[keep], y[keep]
 
@@ -329,20 +329,20 @@ def answers_of(
 def free_height(
     axes: Axes, results: Sequence[Cliffs], low: float, high: float, need: float
 ) -> float | None:
-    """Lowest score at which a label meets no curve, band or bar between two lengths.
+    """Return the lowest score at which a label between two lengths overlaps nothing drawn.
 
-    ``need``: its height in score units. None where no place between 0 and 1 is free."""
-    taken: list[tuple[float, float]] = []
+    ``need``: height of the label in score units. None if no place in 0..1 is free."""
+    spans: list[tuple[float, float]] = []
     for row, result in enumerate(results):
         near = [p for p in result.curve if low / 1.06 <= p.tokens <= high * 1.06]
-        taken += [_reach(p.mean, p.ci_low, p.ci_high) for p in near]
+        spans += [_reach(p.mean, p.ci_low, p.ci_high) for p in near]
         for b in result.bins:
             if b.median_tokens and b.mean is not None:
                 x = dodge(axes, b.median_tokens, row, len(results))
                 if low / 1.02 <= x <= high * 1.02:
-                    taken.append(_reach(b.mean, b.ci_low, b.ci_high))
+                    spans.append(_reach(b.mean, b.ci_low, b.ci_high))
     start = 0.02
-    for bottom, top in sorted(taken):
+    for bottom, top in sorted(spans):
         if start + need <= bottom:
             break
         start = max(start, top)
@@ -350,7 +350,7 @@ def free_height(
 
 
 def _reach(mean: float, low: float | None, high: float | None) -> tuple[float, float]:
-    """From below to above a mark: its interval, or its mean alone, with some air."""
+    """Return the height range of a mark, its interval or its mean, with a margin."""
     ends = [mean, *(end for end in (low, high) if end is not None)]
     return min(ends) - 0.03, max(ends) + 0.03
 
@@ -358,18 +358,18 @@ def _reach(mean: float, low: float | None, high: float | None) -> tuple[float, f
 _LEFT, _RIGHT = 0.92, 0.36
 _HEAD, _ROW, _SCORE, _SPREAD, _GAP, _FOOT = 0.98, 0.62, 3.75, 1.15, 0.16, 1.30
 _WINDOW_REACH = 0.22
-"""The window is drawn to scale if that widens the (log) axis by no more than this share."""
+"""Largest share by which the (log) axis may widen to draw the window to scale."""
 _NAME: dict[str, Any] = {"fontsize": 10.5, "zorder": 5}
-"""How the name of a line is written."""
+"""Text style of a line's name."""
 
 
 @house.styled()
 def plot_report(cliffs: Sequence[Cliffs], records: pd.DataFrame | None = None) -> bytes:
-    """The picture as PNG bytes, 1,840 pixels wide; the height grows with the number of models.
+    """Return the picture as PNG bytes, 1,840 pixels wide; the height grows with the models.
 
-    ``cliffs``: one result of the contract per model (lengths in document tokens, scores 0..1).
-    ``records``: EVAL_RECORDS of any of these models for the single answers, or None. What a result
-    lacks is left out of the picture. Same input, same bytes.
+    ``cliffs``: one contract result per model (lengths in document tokens, scores 0..1).
+    ``records``: EVAL_RECORDS of any of these models for the single answers, or None. Data that a
+    result lacks are left out of the picture. Same input, same bytes.
     """
     rows = max(len(cliffs), 1)
     figure = house.blank_page(_HEAD + rows * _ROW + _SCORE + _GAP + _SPREAD + _FOOT + 0.08)
@@ -401,9 +401,9 @@ def plot_report(cliffs: Sequence[Cliffs], records: pd.DataFrame | None = None) -
 
 
 def draw_scores(axes: Axes, cliffs: Sequence[Cliffs], records: pd.DataFrame | None = None) -> None:
-    """The score panel alone, in ``axes`` of the caller's: answers, bins, curves, caps, a title.
+    """Draw only the score panel in the caller's ``axes``: answers, bins, curves, caps, a title.
 
-    Sets the axes' limits, ticks and labels; the rest as `plot_report`.
+    Sets the axes' limits, ticks and labels; the arguments are those of `plot_report`.
     """
     rows = max(len(cliffs), 1)
     answers = [answers_of(records, cliffs, row) for row in range(len(cliffs))]
@@ -425,7 +425,7 @@ def draw_scores(axes: Axes, cliffs: Sequence[Cliffs], records: pd.DataFrame | No
 def _shade_zones(
     panels: Sequence[Axes], results: Sequence[Cliffs], limits: tuple[float, float]
 ) -> None:
-    """The zones of a single model behind its scores."""
+    """Shade the zones behind the scores, if there is only one model."""
     for zone in results[0].zones if len(results) == 1 else ():
         low, high = max(zone.from_tokens, limits[0]), min(zone.to_tokens, limits[1])
         if high > low:
@@ -434,17 +434,17 @@ def _shade_zones(
 
 
 def _limits(results: Sequence[Cliffs], lengths: Sequence[Any]) -> tuple[float, float]:
-    """The x range: everything scored, a window that is near, and a little air.
+    """Return the x range: all scored lengths, a nearby window, and a small margin.
 
-    Bins without a score (documents that overflow the window) would only squeeze the others.
+    Bins without a score (documents that overflow the window) are left out, to save space.
     """
-    seen = [float(v) for x in lengths if len(x) for v in (x.min(), x.max())]
+    values = [float(v) for x in lengths if len(x) for v in (x.min(), x.max())]
     for result in results:
         scored = [b for b in result.bins if b.n != 0 or b.mean is not None]
-        seen += [v for b in scored for v in (b.min_tokens, b.median_tokens, b.max_tokens) if v]
-        seen += [p.tokens for p in result.curve]
-        seen.append(result.safe_cap_tokens or 0.0)
-    low, high = house.token_limits([v for v in seen if v > 0])
+        values += [v for b in scored for v in (b.min_tokens, b.median_tokens, b.max_tokens) if v]
+        values += [p.tokens for p in result.curve]
+        values.append(result.safe_cap_tokens or 0.0)
+    low, high = house.token_limits([v for v in values if v > 0])
     for window in _windows(results):
         if high < window <= high * (high / low) ** _WINDOW_REACH:
             high = window
@@ -487,7 +487,7 @@ def _cap_lines(
         for axes in panels:
             axes.axvline(cap, color=style.colour, lw=1.5, ls=style.dash, zorder=1.8, alpha=0.9)
         at = main.transData.transform((cap, 0))[0]
-        if any(abs(at - other) < 34 for other in placed):
+        if any(abs(at - position) < 34 for position in placed):
             continue  # the strip above names it
         words, x = f"safe cap {tokens(cap)}", house.shifted(main, cap, -5)
         label = main.text(x, 0, words, color=style.colour, **bold, **_NAME)

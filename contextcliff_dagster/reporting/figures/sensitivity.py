@@ -1,4 +1,4 @@
-"""The picture of sensitivity: the safe cap and the half drop under every other choice, by model."""
+"""Picture of sensitivity: safe cap and midpoint of the drop under each other setting."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _NAME, _WORDS = 40, 34
 
 @house.styled()
 def plot_sensitivity(cliffs: Sequence[Cliffs]) -> bytes | None:
-    """The picture as PNG bytes, a panel per model; ``None`` where no result varied anything.
+    """Return the picture as PNG bytes, one panel per model; None if no result has sensitivity.
 
-    ``cliffs``: results of the contract. Same input, same bytes.
+    ``cliffs``: contract results. Same input, same bytes.
     """
-    shown = [pair for pair in zip(labels(cliffs), cliffs, strict=True) if pair[1].sensitivity]
-    if not shown:
+    models = [pair for pair in zip(labels(cliffs), cliffs, strict=True) if pair[1].sensitivity]
+    if not models:
         return None
-    tall = [_ROW * (len(result.sensitivity) + 0.6) for _, result in shown]
+    tall = [_ROW * (len(result.sensitivity) + 0.6) for _, result in models]
     top = _FOOT + sum(_TITLE + height for height in tall)
     figure = house.blank_page(top + _HEAD)
     heading = "Safe cap and midpoint of the drop, one choice changed at a time"
     house.write(figure, 0.18, top + _HEAD - 0.34, heading, fontsize=14, fontweight="bold")
-    limits = _limits([result for _, result in shown])
-    for row, (name, result) in enumerate(shown):
+    limits = _limits([result for _, result in models])
+    for row, (name, result) in enumerate(models):
         bottom = top - _TITLE - tall[row]
         axes = house.panel(figure, _LEFT, bottom, house.WIDTH - _LEFT - _RIGHT, tall[row])
-        _draw(axes, name, result, house.look(row).colour, limits, last=row == len(shown) - 1)
+        _draw(axes, name, result, house.look(row).colour, limits, last=row == len(models) - 1)
         top = bottom
     note = (
         "Filled: safe cap. Hollow: midpoint of the drop. Line: the cap as reported. "
@@ -54,9 +54,9 @@ def plot_sensitivity(cliffs: Sequence[Cliffs]) -> bytes | None:
 
 def _limits(results: Sequence[Cliffs]) -> tuple[float, float]:
     rows = [row for result in results for row in result.sensitivity]
-    seen = [v for row in rows for v in (row.safe_cap_tokens, row.location_tokens) if v]
-    seen += [v for result in results for v in measured_range(result) or () if v]
-    return house.with_air(*house.token_limits(seen))
+    lengths = [v for row in rows for v in (row.safe_cap_tokens, row.location_tokens) if v]
+    lengths += [v for result in results for v in measured_range(result) or () if v]
+    return house.with_air(*house.token_limits(lengths))
 
 
 def _draw(
@@ -68,7 +68,7 @@ def _draw(
     *,
     last: bool,
 ) -> None:
-    """One model's rows; the choice of the result itself is in ink."""
+    """Draw one model's rows; the row of the reported settings is drawn in ink."""
     rows = result.sensitivity
     house.token_axis(axes, limits, named=last)
     axes.spines["left"].set_visible(False)

@@ -1,6 +1,6 @@
-"""A report as one HTML file that needs nothing else: no network, no server, no other file.
+"""A report as one self-contained HTML file that needs no network, server or other file.
 
-Belongs here: sections as HTML (`render`), the page around them (`page`), the picture and its data
-(`picture`, `payload`), and, in ``assets``, the style and the scripts that the page carries. Does
-not belong here: what a report states (`length_profile`, the experiments).
+Belongs here: sections as HTML and the page around them (`render`), the picture and its data
+(`picture`, `payload`), and the page's style and scripts (``assets``). Does not belong here: what a
+report states (`length_profile`, the experiments).
 """

@@ -1,7 +1,7 @@
-"""Many metrics over context size, a line an arm or a run: a picture that the reader chooses.
+"""Interactive chart of many metrics over context size, with one line per arm or run.
 
-A page has one such picture, whose panels ``assets/metric_panel.js`` draws. Without scripts, and on
-paper, it is left out: a plain picture of the same figures belongs into a fold of the page.
+A page has at most one chart; ``assets/metric_panel.js`` draws its panels. It is hidden without
+scripts and in print, so a static picture of the same figures belongs in a fold of the page.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """Metric of a panel. ``labels``: names of the values 0, 1, ... of an ordinal metric."""
+    """A metric of a panel. ``labels``: names of the values 0, 1, ... of an ordinal metric."""
 
     key: str
     name: str
@@ -29,13 +29,13 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A metric of a line at one context size.
+    """A line's metric at one context size.
 
     Attributes:
-        mean: None where it was not measured.
-        interval: of the mean; None without one.
+        mean: the mean; None if it was not measured.
+        interval: interval of the mean, or None.
         count: basis of the mean, in words: ``80 continuations of 8 passages``.
-        rounds: means of single rounds; empty where they are not known.
+        rounds: means of single rounds; empty if unknown.
     """
 
     mean: float | None
@@ -49,8 +49,8 @@ class Author:
     """The author's own figures, a horizontal line in each panel.
 
     Attributes:
-        figures: metric -> figure, with the ends of the band around it.
-        line: number of the line that it belongs to; None: of all.
+        figures: metric -> figure, with the ends of its band or None.
+        line: index of the line it belongs to; None: all lines.
     """
 
     figures: Mapping[str, tuple[float, Interval | None]]
@@ -59,7 +59,7 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An arm or a run: ``about`` are short statements of how it was made, for the hint.
+    """An arm or a run. ``about``: short statements on how it was made, shown in the hint.
 
     ``points``: metric -> one point for each of ``sizes`` (tokens, ascending).
     """
@@ -72,13 +72,13 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class MetricChart:
-    """Metrics, lines, authors, and the words around them.
+    """A chart: its metrics, lines and authors, and the text around them.
 
     Attributes:
-        title: of the section.
-        kind: of a line: ``arm`` or ``run``.
-        bars, band: a sentence each on the bars and on the author's line with its band.
-        first: metrics of the first four panels.
+        title: title of the section.
+        kind: what a line is, ``arm`` or ``run``.
+        bars, band: one sentence on the bars, one on the author's line with its band.
+        first: keys of the metrics in the first four panels.
     """
 
     title: str
@@ -92,7 +92,7 @@ class MetricChart:
 
 
 def metric_chart_html(chart: MetricChart) -> str:
-    """Return the section of ``chart``; its scripts fill it, and print and no-script hide it."""
+    """Return the HTML section of ``chart``, which stays hidden until scripts fill it."""
     words = " ".join(filter(None, [chart.bars, chart.band]))
     return (
         f'<section id="picture" hidden><h2>{text(chart.title)}</h2>\n'
@@ -106,7 +106,7 @@ def metric_chart_html(chart: MetricChart) -> str:
 
 
 def metric_chart_interactive(chart: MetricChart) -> Interactive:
-    """Data, scripts and style of ``chart``; numbers have four digits."""
+    """Return the data, scripts and style of ``chart``; numbers have four significant digits."""
     payload = {
         "kind": chart.kind,
         "first": list(chart.first) or [metric.key for metric in chart.metrics[:4]],
@@ -124,7 +124,7 @@ def metric_chart_interactive(chart: MetricChart) -> Interactive:
             {
                 "line": author.line,
                 "figures": {
-                    key: [_short(mean), *(map(_short, band) if band else (None, None))]
+                    key: [_rounded(mean), *(map(_rounded, band) if band else (None, None))]
                     for key, (mean, band) in author.figures.items()
                 },
             }
@@ -136,7 +136,7 @@ def metric_chart_interactive(chart: MetricChart) -> Interactive:
 
 
 def number_words(value: float) -> str:
-    """``value`` to three digits: as the page's tables and hints show a metric.
+    """Return ``value`` to three significant digits, as the page's tables and hints show it.
 
     >>> [number_words(x) for x in (0.98765, 45.21, -1234.5, 0.00012, 3.0)]
     ['0.988', '45.2', '-1,234', '0.00012', '3']
@@ -147,7 +147,7 @@ def number_words(value: float) -> str:
 
 
 def interval_words(mean: float | None, interval: Interval | None) -> str:
-    """``45.2 [43.1, 47]``, or ``not measured``."""
+    """Return ``45.2 [43.1, 47]``, or ``not measured``."""
     if mean is None:
         return "not measured"
     ends = f" [{', '.join(map(number_words, interval))}]" if interval else ""
@@ -162,12 +162,12 @@ def _line(line: Line, metrics: Sequence[Metric]) -> dict[str, Any]:
         "sizes": list(line.sizes),
         "metrics": {
             key: {
-                "mean": [_short(point.mean) for point in points],
-                "low": [_short(point.interval and point.interval[0]) for point in points],
-                "high": [_short(point.interval and point.interval[1]) for point in points],
+                "mean": [_rounded(point.mean) for point in points],
+                "low": [_rounded(point.interval and point.interval[0]) for point in points],
+                "high": [_rounded(point.interval and point.interval[1]) for point in points],
                 "words": [_words(point, labels[key]) for point in points],
                 "count": [point.count for point in points],
-                "rounds": [[_short(value) for value in point.rounds] for point in points],
+                "rounds": [[_rounded(value) for value in point.rounds] for point in points],
             }
             for key, points in line.points.items()
             if key in labels and any(point.mean is not None for point in points)
@@ -181,5 +181,5 @@ def _words(point: Point, labels: Sequence[str]) -> str:
     return interval_words(point.mean, point.interval)
 
 
-def _short(value: float | None) -> float | None:
+def _rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.{_DIGITS}g}")

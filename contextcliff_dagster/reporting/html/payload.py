@@ -1,6 +1,6 @@
-"""The data of the interactive picture: columns of rounded numbers, and answers where asked for.
+"""The data of the interactive picture, and the length profile's HTML page.
 
-The page of a length profile, put together.
+The data are columns of rounded numbers and, if requested, the questions and answers.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ if TYPE_CHECKING:
 
 
 _MOST_POINTS = 9_000
-"""Single answers in one page, of all models; beyond that, evenly taken by length."""
+"""Most single answers in one page, over all models; more are thinned evenly by length."""
 
 
 class Evidence(NamedTuple):
-    """Evidence behind the results, as far as the page shows it.
+    """Evidence behind the results that the page shows.
 
     ``records``: EVAL_RECORDS of all models, for the single answers in the picture. ``scores``:
-    model -> score -> bin means, of the scores besides the primary one. ``answers``: the table
-    `ANSWERS` with questions and answers; None where they are to stay out of the page.
-    ``how``: the command that puts them in.
+    model -> score -> bin means, for scores other than the primary one. ``answers``: the table
+    `ANSWERS` with questions and answers; None to leave them out of the page. ``how``: the command
+    that includes them.
     """
 
     records: pd.DataFrame | None = None
@@ -71,7 +71,7 @@ class Evidence(NamedTuple):
     how: str = ""
 
     def renamed(self, names: Mapping[str, str]) -> Evidence:
-        """Return a copy with other ``names`` of models: as measured -> as shown."""
+        """Return a copy with renamed models; ``names``: name as measured -> name as shown."""
         changed = {before: after for before, after in names.items() if before != after}
         if not changed:
             return self
@@ -92,12 +92,12 @@ NO_EVIDENCE = Evidence()
 def payload_of(
     results: Sequence[Cliffs], evidence: Evidence, redact: Callable[[str], str]
 ) -> dict[str, Any]:
-    """Return the data as JSON values; scores have three digits, lengths are whole tokens.
+    """Return the data as JSON values; scores have three decimals, lengths are whole tokens.
 
-    ``redact`` is put on every question and answer. Names of models are `labels`.
+    ``redact`` is applied to every question and answer. Models are named by `labels`.
     """
     answers, records = evidence.answers, evidence.records
-    most = max(200, _MOST_POINTS // max(len(results), 1))
+    max_points = max(200, _MOST_POINTS // max(len(results), 1))
     models: list[dict[str, Any]] = []
     names: dict[str, str] = {}
     for name, result in zip(labels(results), results, strict=True):
@@ -122,7 +122,7 @@ def payload_of(
                 "scores": {
                     score: {
                         **_columns(bins, ("mean", "ci_low", "ci_high")),
-                        # As every table has it: a browser rounds halves another way.
+                        # Formatted as in every table: a browser rounds halves differently.
                         "words": [_words(b) for b in bins],
                     }
                     for score, bins in scores.items()
@@ -132,7 +132,7 @@ def payload_of(
         if answers is None and records is not None:
             from contextcliff_dagster.reporting.figures.report_figure import records_of
 
-            model["points"] = _points(records_of(result, records, len(results)), scores, most)
+            model["points"] = _points(records_of(result, records, len(results)), scores, max_points)
         models.append(model)
     payload = {"models": models, "scores": names, "how": evidence.how}
     if answers is not None:
@@ -165,7 +165,7 @@ def _columns(rows: Iterable[Any], names: Sequence[str]) -> dict[str, list[Any]]:
 def _points(
     rows: pd.DataFrame | None, scores: Iterable[str], most: int
 ) -> dict[str, list[Any]] | None:
-    """Length and scores of single answers, in order of length."""
+    """Return lengths and scores of single answers, ordered by length; None without them."""
     import numpy as np
 
     if rows is None or not {"length_tokens", "score"} <= set(rows.columns):
@@ -185,10 +185,10 @@ def _points(
 
 
 LIMITS = (2_000, 1_000, 500, 250, 120)
-"""Characters of a text that a page keeps: the first limit under which all fit into ``_ROOM``."""
+"""Limits on the characters kept of a text; the first is used whose total fits ``_ROOM``."""
 _ROOM = 1_200_000
 _MARGIN = 500
-"""Characters beyond the limit that are searched for secrets: half a key is not seen as one."""
+"""Characters beyond the limit searched for secrets, so that a cut key is still recognised."""
 
 
 def embedded_answers(
@@ -197,19 +197,18 @@ def embedded_answers(
     scores: Sequence[str],
     redact: Callable[[str], str],
 ) -> dict[str, Any]:
-    """Return ``examples``, ``given`` (one list of columns a model, as ``results``) and ``limit``.
+    """Return ``examples``, ``given`` (columns for each model of ``results``) and ``limit``.
 
-    Questions and answers are redacted, shortened, and stored once each.
-    ``answers``: `ANSWERS`, of the length profile. An example's question, accepted answers, length
-    and place of the evidence are kept once, each answer with the number of its example. Scores and
-    lengths are as in `payload_of`.
+    ``answers``: the length profile's `ANSWERS`. Texts are redacted and shortened. An example's
+    question, accepted answers, length and evidence position are stored once; each answer has the
+    index of its example. Scores and lengths are rounded as in `payload_of`.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     place = {result.model: number for number, result in enumerate(results)}
-    asked = pc.is_in(answers["model"], value_set=pa.array(place, pa.string()))
-    rows = answers.filter(pc.and_(asked, pc.is_null(answers["control"]))).to_pydict()
+    is_shown = pc.is_in(answers["model"], value_set=pa.array(place, pa.string()))
+    rows = answers.filter(pc.and_(is_shown, pc.is_null(answers["control"]))).to_pydict()
     limit = _limit(rows)
 
     @cache
@@ -224,8 +223,8 @@ def embedded_answers(
     examples: dict[str, list[Any]] = {
         name: [] for name in ("x", "position", "question", "accepted")
     }
-    given: list[dict[str, list[Any]]] = [
-        {name: [] for name in ("example", "answer", "read", "tag", *_of(result, scores))}
+    model_columns: list[dict[str, list[Any]]] = [
+        {name: [] for name in ("example", "answer", "read", "tag", *_score_names(result, scores))}
         for result in results
     ]
     for i, name in enumerate(rows["example_id"]):
@@ -237,25 +236,25 @@ def embedded_answers(
             examples["position"].append(rounded(rows["evidence_position"][i]))
             examples["question"].append(shown(question))
             examples["accepted"].append(None if accepted is None else [*map(shown, accepted)])
-        columns, result = given[number], results[number]
+        columns, result = model_columns[number], results[number]
         answer, read = rows["answer"][i], rows["parsed_answer"][i]
         columns["example"].append(numbers[name])
         columns["answer"].append(shown(answer))
-        same = read is None or answer is None or read.strip() == answer.strip()
-        columns["read"].append(None if same else shown(read))
+        is_repeat = read is None or answer is None or read.strip() == answer.strip()
+        columns["read"].append(None if is_repeat else shown(read))
         columns["tag"].append(rows["failure"][i])
-        for score in _of(result, scores):
+        for score in _score_names(result, scores):
             column = "score" if score == result.score.name else score
             columns[score].append(rounded(rows[column][i]))
-    for columns in given:
+    for columns in model_columns:
         if not any(columns["read"]):
             del columns["read"]
-    return {"examples": examples, "given": given, "limit": limit}
+    return {"examples": examples, "given": model_columns, "limit": limit}
 
 
-def _of(result: Cliffs, scores: Sequence[str]) -> list[str]:
-    kept = [name for name in scores if name in ("em", "f1", "contained")]
-    return [result.score.name, *(name for name in kept if name != result.score.name)]
+def _score_names(result: Cliffs, scores: Sequence[str]) -> list[str]:
+    names = [name for name in scores if name in ("em", "f1", "contained")]
+    return [result.score.name, *(name for name in names if name != result.score.name)]
 
 
 def _limit(rows: dict[str, list[Any]]) -> int:
@@ -274,7 +273,7 @@ def _limit(rows: dict[str, list[Any]]) -> int:
 
 
 def rounded(value: float | None) -> float | int | None:
-    """Round to three digits; 0 and 1 become integers, a non-number null."""
+    """Round to three decimals; return 0 and 1 as integers, None and NaN as None."""
     if value is None or value != value:
         return None
     short = round(float(value), 3)
@@ -291,10 +290,10 @@ def profile_page(
     redact: Callable[[str], str],
     above: str = "",
 ) -> str:
-    """Return ``report.html``: cards, the picture, then what ``page`` has below its first section.
+    """Return ``report.html``: cards, the picture, then ``page`` without its first section.
 
-    ``pictures``: PNG files that its folds show. ``redact``: put on questions and answers.
-    ``above``: HTML in front of the cards.
+    ``pictures``: PNG files shown in the folds. ``redact``: applied to questions and answers.
+    ``above``: HTML above the cards.
     """
     answer = sections_html([section for section in page.head[1:] if section.first])
     folds = [*as_folds([s for s in page.head[1:] if not s.first]), *page.folds]
@@ -309,7 +308,7 @@ def profile_page(
 
 
 def head_html(results: Sequence[Cliffs]) -> str:
-    """Cards of all models, and the tolerance in numbers of answers."""
+    """Return the HTML cards of all models and the meaning of the tolerance."""
     if not results:
         return "<p>No model has a result yet.</p>"
     cards = "".join(map(_card, range(len(results)), labels(results), results))

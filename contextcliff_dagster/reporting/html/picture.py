@@ -1,8 +1,7 @@
-"""The picture as a reader without scripts sees it, and the places that the scripts fill.
+"""The HTML report's pictures as SVG that needs no script, and placeholders that scripts fill.
 
-The difference of two measurements over length as a picture that needs no script.
-
-Attention over length in report.html: figures that need no script; with one, they have hints.
+Three pictures: score over length, the difference of two measurements over length, and attention
+over length, which gets hints if scripts run.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 LOOKS = 6
-"""Colours, markers and line styles in ``assets``; further models begin again, shifted."""
+"""Number of colours, markers and line styles in ``assets``; further models reuse them shifted."""
 WIDTH, HEIGHT = 900.0, 360.0
 LEFT, RIGHT, TOP, FOOT = 40.0, WIDTH - 12, 26.0, HEIGHT - 46
 _MARKS = (
@@ -44,7 +43,7 @@ _DASHES = ("", "7 3", "9 3 2 3", "2 3", "12 4", "5 2 2 2 2 2")
 
 
 class Look(NamedTuple):
-    """How one model is drawn: the class with its colour, the path of its mark, its dashes."""
+    """Appearance of one model: CSS class of its colour, SVG path of its mark, dash pattern."""
 
     style: str
     mark: str
@@ -52,13 +51,13 @@ class Look(NamedTuple):
 
 
 def look(row: int) -> Look:
-    """The look of the model at place ``row``; as ``look`` in ``assets/marks.js``."""
+    """Return the look of the model at index ``row``, like ``look`` in ``assets/marks.js``."""
     lap, place = divmod(row, LOOKS)
     return Look(f"m{place}", _MARKS[(place + lap) % LOOKS], _DASHES[(place + 2 * lap) % LOOKS])
 
 
 def chip(row: int) -> str:
-    """A model's mark in its colour, for a line of text."""
+    """Return a model's mark in its colour, for use in a line of text."""
     appearance = look(row)
     return (
         f'<svg class="chip {appearance.style}" viewBox="-8 -8 16 16" aria-hidden="true">'
@@ -67,14 +66,14 @@ def chip(row: int) -> str:
 
 
 class Plane:
-    """Where lengths (tokens, log scale) and values lie in a figure.
+    """The coordinates of a figure: lengths on a log scale, values on a linear one.
 
     Args:
-        seen: lengths, all above 0, that have to be in it.
-        height: of the figure; ``top`` and ``foot``: where the largest and least value are.
-        sides: left and right end of the lengths.
-        unit: of the lengths, if they are no tokens.
-        most: values are from its negative to it; 0: from 0 to 1.
+        seen: positive lengths that the figure must contain.
+        height: height of the figure; ``top`` and ``foot``: y of the largest and smallest value.
+        sides: x of the left and right end of the length axis.
+        unit: unit of the lengths.
+        most: values run from -most to most; 0: from 0 to 1.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class Plane:
         return self._foot - share * (self._foot - self._top)
 
     def grid(self) -> str:
-        """Lines and numbers of both axes."""
+        """Return the grid lines and labels of both axes."""
         parts = []
         for value, number in self._marks():
             at = self.y(value)
@@ -124,27 +123,27 @@ class Plane:
         return [(v, f"{v:+.2g}".replace("0.", ".") if v else "0") for v in values]
 
     def band(self, limits: Sequence[tuple[float, float, float]]) -> str:
-        """Between the lower and the upper limit at each length."""
+        """Return the area between lower and upper limit; ``limits``: (length, low, high)."""
         up = [f"{self.x(at):.1f} {self.y(high):.1f}" for at, _, high in limits]
         down = [f"{self.x(at):.1f} {self.y(low):.1f}" for at, low, _ in reversed(limits)]
         return f'<path class="band" d="M{"L".join([*up, *down])}z"/>' if len(up) > 1 else ""
 
     def curve(self, points: Sequence[tuple[float, float]], dash: str = "") -> str:
-        """A line through the value at each length."""
+        """Return a line through ``points``, each a length and a value."""
         line = "L".join(f"{self.x(at):.1f} {self.y(value):.1f}" for at, value in points)
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         return f'<path class="curve" d="M{line}"{dashes}/>' if len(points) > 1 else ""
 
     def mark(
-        self, own: Look, at: float, value: float, interval: tuple[float | None, float | None]
+        self, style: Look, at: float, value: float, interval: tuple[float | None, float | None]
     ) -> str:
-        """A value at ``at``, pixels from the left, with its interval."""
+        """Return the mark of a value at x = ``at`` (pixels), with its interval if bounded."""
         (low, high), ends = interval, ""
         if low is not None and high is not None:
             span = f"M{at:.1f} {self.y(low):.1f}V{self.y(high):.1f}"
             ends = f'<path class="interval" d="{span}"/>'
         place = f"translate({at:.1f} {self.y(value):.1f})"
-        return f'{ends}<path class="mark" d="{own.mark}" transform="{place}"/>'
+        return f'{ends}<path class="mark" d="{style.mark}" transform="{place}"/>'
 
 
 def _label(x: str, y: float, anchor: str, words: str) -> str:
@@ -152,7 +151,7 @@ def _label(x: str, y: float, anchor: str, words: str) -> str:
 
 
 def picture_html(results: Sequence[Cliffs]) -> str:
-    """The picture of all results, and below it the places of its switches, hint and open bin."""
+    """Return the picture of all results, with placeholders for switches, hint and open bin."""
     scores = " and ".join(dict.fromkeys(map(score_name, results)))
     bars = level(results[0].confidence) if results else "unstated"
     note = f"{scores[:1].upper()}{scores[1:]} over document length; bars are {bars} intervals."
@@ -174,15 +173,15 @@ def picture_html(results: Sequence[Cliffs]) -> str:
 
 
 def drawing(results: Sequence[Cliffs], unit: str = "tokens") -> str:
-    """Static part of the picture: curves, bands, caps, bins; lengths are in ``unit``."""
-    seen = [p.tokens for r in results for p in r.curve]
-    seen += [b.median_tokens for r in results for b in r.bins if b.median_tokens]
-    plane = Plane([at for at in seen if at > 0], unit=unit)
+    """Return the picture's static SVG: curves, bands, caps and bins; ``unit``: of lengths."""
+    lengths = [p.tokens for r in results for p in r.curve]
+    lengths += [b.median_tokens for r in results for b in r.bins if b.median_tokens]
+    plane = Plane([at for at in lengths if at > 0], unit=unit)
     x = plane.x
     parts = [plane.grid()]
     gap = min(7.0, 24 / max(len(results), 1))
     caps = [cap for result in results if (cap := result.safe_cap_tokens)]
-    taken = [(x(cap) - 1, x(cap) + 1) for cap in caps]
+    spans_used = [(x(cap) - 1, x(cap) + 1) for cap in caps]
     for row, result in enumerate(results):
         appearance, shift = look(row), (row - (len(results) - 1) / 2) * gap
         parts.append(f'<g class="{appearance.style}">')
@@ -194,9 +193,9 @@ def drawing(results: Sequence[Cliffs], unit: str = "tokens") -> str:
             wide = 10 + 7 * len(words)
             spans = (x(cap) + 2, x(cap) + wide), (x(cap) - wide, x(cap) - 2)
             for left, right in spans:  # as in `assets/chart.js`
-                if right > RIGHT + 8 or any(a < right and left < b for a, b in taken):
+                if right > RIGHT + 8 or any(a < right and left < b for a, b in spans_used):
                     continue
-                taken.append((left, right))
+                spans_used.append((left, right))
                 side = (x(cap) - 5, "end") if left < x(cap) else (x(cap) + 5, "start")
                 place = f'x="{side[0]:.1f}" y="{TOP - 6:g}" text-anchor="{side[1]}"'
                 parts.append(f'<text class="name" {place}>{words}</text>')
@@ -211,7 +210,7 @@ def drawing(results: Sequence[Cliffs], unit: str = "tokens") -> str:
 
 
 def difference_html(comparison: Comparison) -> str:
-    """B minus A: the smoothed difference with its band, bins with intervals, named on hover."""
+    """Return the picture of B minus A: smoothed difference with band, and bins with intervals."""
     bins = [b for b in comparison.bins if b.difference is not None]
     edges = [float(max(edge, 1)) for b in comparison.bins for edge in (b.edge_low, b.edge_high)]
     ends = [0.1, *(end for p in comparison.curve for end in (p.ci_low, p.ci_high))]
@@ -225,10 +224,10 @@ def difference_html(comparison: Comparison) -> str:
         words = f"{b.bin}: {b.edge_low:,} to {b.edge_high:,} tokens, B minus A {b.difference:+.2f}"
         if b.ci_low is not None and b.ci_high is not None:
             words += f" [{b.ci_low:+.2f}, {b.ci_high:+.2f}]"
-        drawn = plane.mark(appearance, at, b.difference or 0.0, (b.ci_low, b.ci_high))
+        mark = plane.mark(appearance, at, b.difference or 0.0, (b.ci_low, b.ci_high))
         sure = b.p_value is not None and b.p_value <= 1.0 - comparison.confidence
         kind = "" if sure else ' class="bare"'
-        parts.append(f"<g{kind}><title>{text(words)}</title>{drawn}</g>")
+        parts.append(f"<g{kind}><title>{text(words)}</title>{mark}</g>")
     how = "the same examples" if comparison.paired else "different documents"
     note = (
         f"Mean score of B minus that of A, on {how}. Band: for all lengths at once. Filled: "
@@ -242,29 +241,29 @@ def difference_html(comparison: Comparison) -> str:
 
 
 SCRIPT = "attention.js"
-"""Of ``assets``: hints and arrow keys for the figures."""
+"""Script in ``assets`` that adds hints and arrow keys to the figures."""
 _HEIGHT, _TOP = 312.0, 26.0
 _FOOT = _HEIGHT - 52
 
 
 def attention_html(results: Sequence[Cliffs]) -> str:
-    """The section with two figures for each model that has attention; empty without any."""
-    shown = [
+    """Return the attention section, two figures for each model; empty if none was measured."""
+    models = [
         (name, result, panels)
         for name, result in zip(labels(results), results, strict=True)
         if (panels := attention_panels(result))
     ]
-    if not shown:
+    if not models:
         return ""
     parts = ['<section id="attention"><h2>Attention over document length</h2>\n']
-    for name, result, panels in shown:
+    for name, result, panels in models:
         if len(results) > 1:
             parts.append(f"<h3>{text(name)}</h3>\n")
         parts += [_figure(panel, f"{name}: ") for panel in panels]
         if result.attention is not None:
             items = [f"<li>{text(s)}</li>" for s in attention_sentences(result.attention)]
             parts.append(f"<ul>{''.join(items)}</ul>\n")
-    bars = level(shown[0][1].confidence)
+    bars = level(models[0][1].confidence)
     parts.append(
         f'<p class="soft">Of the last prompt token, means over heads and layers; bars are {bars} '
         "intervals, bands reach from the lowest layer to the highest. Verdict and cap rest on the "
@@ -285,13 +284,13 @@ def _figure(panel: Panel, name: str) -> str:
 
 
 def _keys(panel: Panel) -> str:
-    """Marks and names of the series; not in the figure, whose texts shrink on narrow screens."""
+    """Return the legend as HTML beside the figure, whose text shrinks on narrow screens."""
     return " ".join(f"<span>{chip(line.look)} {text(line.name)}</span>" for line in panel.series)
 
 
 def _drawing(panel: Panel) -> str:
-    seen = [float(point.tokens) for series in panel.series for point in series.points]
-    plane = Plane(seen, _HEIGHT, _TOP, _FOOT)
+    lengths = [float(point.tokens) for series in panel.series for point in series.points]
+    plane = Plane(lengths, _HEIGHT, _TOP, _FOOT)
     x = plane.x
     parts = [plane.grid()]
     if panel.cap is not None and plane.low <= panel.cap <= plane.high:
@@ -311,12 +310,12 @@ def _drawing(panel: Panel) -> str:
         for place, point in enumerate(series.points):
             left, top = x(point.tokens), plane.y(point.mean)
             words = text(_words(series, point))
-            drawn = plane.mark(appearance, left, point.mean, (point.low, point.high))
+            mark = plane.mark(appearance, left, point.mean, (point.low, point.high))
             parts.append(
                 f'<g class="bin" role="img" tabindex="-1" aria-label="{words}" '
                 f'data-row="{row}" data-place="{place}" data-left="{left:.1f}" '
                 f'data-top="{top:.1f}"><circle class="halo" cx="{left:.1f}" cy="{top:.1f}" '
-                f'r="13"/>{drawn}</g>'
+                f'r="13"/>{mark}</g>'
             )
         parts.append("</g>")
     return "".join(parts)
@@ -326,6 +325,6 @@ def _words(series: Series, point: Point) -> str:
     name = series.name.partition(",")[0]
     mean = f"{point.mean:.2f}" if point.low is None else estimate(point.mean, point.low, point.high)
     words = f"{name} {mean}, n = {point.n:,}"
-    layers = [f"{least:.2f} to {most:.2f}" for at, least, most in series.band if at == point.tokens]
+    layers = [f"{low:.2f} to {high:.2f}" for at, low, high in series.band if at == point.tokens]
     parts = [f"bin {point.bin}, median {tokens(point.tokens)} tokens", words]
     return "; ".join([*parts, *(f"layers {layer}" for layer in layers)])

@@ -1,8 +1,6 @@
-"""Sections of a report as HTML.
+"""Sections of a report as HTML, and the page around them with its style, scripts and data.
 
-The page around a report: one file with its style, its scripts and its data.
-
-Text made safe for HTML and for JSON inside it: what a user named or a model answered is text.
+Users' names and models' answers are escaped, in HTML and in the JSON inside it.
 """
 
 from __future__ import annotations
@@ -45,18 +43,18 @@ _SUSPECT = re.compile(r"[^ -~\n\t]")
 
 
 def text(value: Any) -> str:
-    """``value`` on one line of printable characters, none of which is markup.
+    """Return ``value`` as one line of printable characters, with markup escaped.
 
-    Words written from right to left are isolated: they would put the number after them in front.
+    Right-to-left words are isolated, because they would display a following number in front.
     """
     return isolated(escape(one_line(value)))
 
 
 def visible(value: str) -> str:
-    r"""``value`` with its line breaks; invisible characters are written as codes: ``\u202e``.
+    r"""Return ``value`` with its line breaks and with invisible characters as codes: ``\u202e``.
 
-    Control characters, directions of writing (which could show a text in another order than it is
-    in), and halves of surrogate pairs, which no file can hold.
+    These are control characters, writing directions (which could reorder the displayed text), and
+    lone surrogates, which no file can hold.
 
     >>> print(visible("a\x1b[31m\u202eb"))
     a\u001b[31m\u202eb
@@ -74,7 +72,7 @@ def _code(match: re.Match[str]) -> str:
 
 
 def script_json(value: Any) -> str:
-    """``value`` as JSON that ends no ``<script>`` and begins no comment in one."""
+    """Return ``value`` as JSON that can neither end a ``<script>`` nor begin a comment in it."""
     written = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     # Half a surrogate pair, which no file can hold, is an escape in JSON.
     storable = written.encode(errors="backslashreplace").decode()
@@ -82,11 +80,11 @@ def script_json(value: Any) -> str:
 
 
 Pictures = Mapping[str, bytes]
-"""PNG files by name; a figure whose file is not among them is left out."""
+"""PNG files by name; figures without an entry are left out."""
 
 
 def fold_html(fold: Fold, pictures: Pictures | None = None) -> str:
-    """``fold`` as a question that opens: ``<details>``, closed."""
+    """Return ``fold`` as a closed ``<details>`` element titled by its question."""
     body = sections_html(fold.sections, pictures, below=2)
     return f"<details><summary><h2>{text(fold.question)}</h2></summary>\n{body}</details>"
 
@@ -94,9 +92,9 @@ def fold_html(fold: Fold, pictures: Pictures | None = None) -> str:
 def sections_html(
     sections: Sequence[Section], pictures: Pictures | None = None, *, below: int = 1
 ) -> str:
-    """Headings and blocks; ``below``: level of the heading that they stand under.
+    """Return headings and blocks; ``below``: level of the heading above them.
 
-    No level is left out on the way down: screen readers list headings as a tree.
+    Heading levels never skip on the way down, because screen readers list them as a tree.
     """
     parts: list[str] = []
     over: list[int] = []
@@ -111,12 +109,12 @@ def sections_html(
 
 
 def blocks_html(blocks: Sequence[Block], pictures: Pictures | None = None) -> str:
-    """The blocks, one after the other."""
+    """Return the HTML of ``blocks`` in order."""
     return "".join(f"{_block(block, pictures or {})}\n" for block in blocks)
 
 
 _SHORT = 14
-"""Characters of a cell that is never broken."""
+"""Most characters of a cell that is kept on one line."""
 
 
 def _block(block: Block, pictures: Pictures) -> str:
@@ -129,8 +127,8 @@ def _block(block: Block, pictures: Pictures) -> str:
             return f"<ul>{''.join(map(_item, items))}</ul>"
         case DataTable():
             return _table(block)
-        case Figure(file, alt, given):
-            if (png := given or pictures.get(file.name)) is None:
+        case Figure(file, alt, content):
+            if (png := content or pictures.get(file.name)) is None:
                 return ""
             image = f'<img alt="{text(alt)}" src="{data_url(png)}">'
             # On a phone it scrolls, as a table does: its words would be too small to read.
@@ -140,7 +138,7 @@ def _block(block: Block, pictures: Pictures) -> str:
 
 
 def data_url(png: bytes) -> str:
-    """A PNG as an address that holds it."""
+    """Return a data URL that contains ``png``."""
     return f"data:image/png;base64,{b64encode(png).decode()}"
 
 
@@ -156,34 +154,34 @@ def _table(table: DataTable) -> str:
         all(is_number(row[i]) for row in table.rows) and bool(table.rows)
         for i in range(len(table.columns))
     ]
-    right = {i for i, only in enumerate(numeric) if only}
+    right = {i for i, is_numeric in enumerate(numeric) if is_numeric}
     right = right if table.right is None else set(table.right)
     marks = [' class="n"' if i in right else "" for i in range(len(table.columns))]
     head = "".join(
-        _heading("col", mark or _room(column), _inline(column))
+        _heading("col", mark or _width_class(column), _inline(column))
         for mark, column in zip(marks, table.columns, strict=True)
     )
     rows = "".join(f"<tr>{_row(row, marks)}</tr>\n" for row in table.rows)
     caption = text(table.caption) if table.caption else ""
-    named = f"<caption>{caption}</caption>" if caption else ""
+    heading = f"<caption>{caption}</caption>" if caption else ""
     # It scrolls where it is too wide, so the keyboard must reach it.
     label = caption or f"Table: {', '.join(filter(None, map(_plain, table.columns[:4])))}"
     return (
-        f'<div class="table" role="group" tabindex="0" aria-label="{label}"><table>{named}'
+        f'<div class="table" role="group" tabindex="0" aria-label="{label}"><table>{heading}'
         f"<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>"
     )
 
 
 def _row(row: Sequence[Cell], marks: Sequence[str]) -> str:
-    marks = [mark or _room(cell) for mark, cell in zip(marks, row, strict=True)]
+    marks = [mark or _width_class(cell) for mark, cell in zip(marks, row, strict=True)]
     first, *others = [cell_words(cell, _inline) for cell in row]
     return _heading("row", marks[0], first) + "".join(
         f"<td{mark}>{cell}</td>" for mark, cell in zip(marks[1:], others, strict=True)
     )
 
 
-def _room(cell: Cell | Text) -> str:
-    """Words would take a line each where a table is wide: short ones stay together."""
+def _width_class(cell: Cell | Text) -> str:
+    """Return the class that keeps a short text cell on one line and lets a long one wrap."""
     if not isinstance(cell, str | Code):
         return ""
     length = len(one_line(cell if isinstance(cell, str) else cell.text))
@@ -191,7 +189,7 @@ def _room(cell: Cell | Text) -> str:
 
 
 def _heading(scope: str, mark: str, words: str) -> str:
-    """Of a row or column; one without words heads nothing."""
+    """Return a header cell for a row or column, or an empty data cell if it has no words."""
     return f'<th scope="{scope}"{mark}>{words}</th>' if words else f"<td{mark}></td>"
 
 
@@ -221,11 +219,11 @@ _ASSETS = Path(__file__).parent / "assets"
 _STYLES = ("page.css", "chart.css")
 _SCRIPTS = ("page.js",)
 DRAWING = ("scales.js", "marks.js", "pointing.js")
-"""Scripts that every interactive picture needs."""
+"""Scripts required by every interactive picture."""
 
 
 class Interactive(NamedTuple):
-    """Interactive part of a page: its data as JSON values, and files of ``assets``."""
+    """Interactive part of a page: its data as JSON values, and its files in ``assets``."""
 
     payload: Mapping[str, Any] | None
     scripts: tuple[str, ...] = (*DRAWING, "chart.js", "answers.js", "controls.js")
@@ -239,14 +237,14 @@ def html_page(
     interactive: Interactive | None = None,
     pictures: Pictures | None = None,
 ) -> str:
-    """Return the page: ``head`` as it is, then each fold as a question that opens.
+    """Return the page: ``head`` unchanged, then each fold as a question that opens.
 
-    ``title``: of the page, shown above the head. ``head``: HTML, made by `render` of anything that
-    a user or a model wrote. ``interactive``: data behind a picture or table of ``head``;
-    without it the page carries no script for one. ``pictures``: PNG files that the folds show.
+    ``title``: title of the page, shown above the head. ``head``: HTML; text of users and models
+    must already be escaped. ``interactive``: data and scripts of a picture or table in ``head``.
+    ``pictures``: PNG files shown in the folds.
 
-    Nothing but the page's own style and scripts is let in, by their hashes: whatever an answer
-    says, a browser neither runs it nor fetches anything for it.
+    The content security policy allows only the page's own style and scripts, by hash, so a browser
+    neither runs anything in an answer nor fetches anything for it.
     """
     extras = interactive or Interactive(None, ())
     style = _joined((*_STYLES, *filter(None, [extras.style])))
@@ -258,8 +256,8 @@ def html_page(
     )
     data = ""
     if extras.payload is not None:
-        held = script_json(extras.payload)
-        data = f'<script type="application/json" id="data">{held}</script>\n'
+        payload = script_json(extras.payload)
+        data = f'<script type="application/json" id="data">{payload}</script>\n'
     questions = "\n".join(fold_html(fold, pictures) for fold in folds)
     return f"""<!doctype html>
 <html lang="en">

@@ -1,5 +1,5 @@
-"""The length profile's page as sections, for any renderer.
+"""The length profile's page as sections, independent of the output format.
 
-Does not belong here: markup (`markdown`), sentences that other outputs share (`wording`), pictures
+Does not belong here: markup (`markdown`), sentences shared with other outputs (`wording`), pictures
 (`figures`).
 """

@@ -1,4 +1,4 @@
-"""Statement of a result: verdict and cap of each model, and the sentences that qualify them."""
+"""The answer of a report: verdict and cap of each model, and the sentences that qualify them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _WHOLE = Code("report.html")
 
 
 def answer_blocks(results: Sequence[Cliffs], names: Sequence[str]) -> list[Block]:
-    """Verdict and cap of every model, their comparison, and the meaning of the tolerance."""
+    """Return verdict and cap of every model, their comparison, and the meaning of the tolerance."""
     if not results:
         return [Paragraph("No model has a result yet.")]
     doubts = [result.score_doubt.replace("`", "") for result in results if result.score_doubt]
@@ -61,7 +61,7 @@ def answer_blocks(results: Sequence[Cliffs], names: Sequence[str]) -> list[Block
 
 
 def _answer(name: str, result: Cliffs) -> Text:
-    """Verdict and cap of one model in one sentence."""
+    """Return verdict and cap of one model in one sentence."""
     head = (Code(name), ": ", Strong(VERDICT_PHRASE[result.verdict]))
     cap = result.safe_cap_tokens
     if cap is None:
@@ -90,24 +90,24 @@ def warnings_section(
     most: int | None = None,
     rest: Span = _WHOLE,
 ) -> Section:
-    """The warnings of all models, then the caller's notes; says so where there are none.
+    """Return the warnings of all models, then the caller's ``notes``.
 
-    ``most``: how many are shown; the others are counted, and are in ``rest``.
+    ``most``: number shown; the others are counted, and ``rest`` names where they are.
     """
-    raised = [[sentence(text) for text in result.warnings if text] for result in results]
-    warnings = shared_items(raised, names)
-    shown = [*warnings, *map(sentence, notes)][:most]
-    left = len(warnings) + len(notes) - len(shown)
+    by_model = [[sentence(text) for text in result.warnings if text] for result in results]
+    warnings = shared_items(by_model, names)
+    items = [*warnings, *map(sentence, notes)][:most]
+    hidden = len(warnings) + len(notes) - len(items)
     blocks: list[Block] = [] if warnings else [Paragraph("None." if not notes else "No warnings.")]
-    if shown:
-        blocks.append(Bullets(shown))
-    if left:
-        blocks.append(Paragraph([f"{left:,} more are in ", rest, "."]))
+    if items:
+        blocks.append(Bullets(items))
+    if hidden:
+        blocks.append(Paragraph([f"{hidden:,} more are in ", rest, "."]))
     return Section("Warnings and notes" if notes else "Warnings", blocks)
 
 
 def reading_section(results: Sequence[Cliffs]) -> Section:
-    """How lengths, intervals, zones and the cap are meant."""
+    """Return the section that explains lengths, intervals, zones and the cap."""
     confidence = level(results[0].confidence) if results else "the stated"
     tolerance = level(results[0].tolerance) if results else "the stated share"
     items: list[Text] = [
@@ -150,7 +150,7 @@ def reading_section(results: Sequence[Cliffs]) -> Section:
 
 
 def support_sections(result: Cliffs) -> list[Section]:
-    """Reach of the cap and its reason, its assumptions, the midpoint of the drop."""
+    """Return the section on the cap: reason, assumptions, and the midpoint of the drop."""
     cap = sentence(result.safe_cap_reason)
     lines = (
         cap,
@@ -162,22 +162,22 @@ def support_sections(result: Cliffs) -> list[Section]:
 
 
 def cause_sections(result: Cliffs) -> list[Section]:
-    """Whether other questions explain the drop; nothing where that was not assessed."""
+    """Return the section on whether other questions explain the drop; empty if not assessed."""
     return _section("Length or other questions", *_paragraphs(confounds_sentence(result)))
 
 
 def work_sections(result: Cliffs) -> list[Section]:
-    """The kind of work the cap holds for, where that is limited to copying."""
+    """Return the section on the kind of work; empty unless the cap holds for copying only."""
     return _section("Kind of work", *_paragraphs(copies_sentence(result)))
 
 
 def need_sections(result: Cliffs) -> list[Section]:
-    """How many examples a verdict or a longer cap takes; nothing where none helps."""
+    """Return the section on the examples a verdict or longer cap needs; empty if not computed."""
     return _section("Examples needed", *_paragraphs(certify_sentence(result)))
 
 
 def latency_sections(result: Cliffs) -> list[Section]:
-    """Lengths at which times keep to their limits; nothing where no time was tested."""
+    """Return the section on latency limits; empty if no latency was tested."""
     limits = _paragraphs(latency_limit_sentence(result), joint_cap_sentence(result))
     return _section("Limits by latency", *limits)
 

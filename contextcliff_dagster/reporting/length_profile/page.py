@@ -1,7 +1,7 @@
-"""The length profile's page, the short page of one model, and the page over many.
+"""The length profile's page, its short version, and the overview of many models.
 
-The short page has what a reader needs before anything is opened, for Markdown. The page over many
-models has caps with their intervals, a small panel for each, and a link to each model's page.
+The short version, for Markdown, has what a reader needs first. The overview has every model's cap
+and intervals, a small chart, and a link to the model's page.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ from contextcliff_dagster.reporting.wording import (
 )
 
 MOST_WARNINGS = 15
-"""Further ones are counted and left to the whole report."""
+"""Most warnings on the short page; the rest are counted and shown in the full report."""
 _SENTENCES: tuple[Callable[[Cliffs], str | None], ...] = (
     lambda result: sentence(result.safe_cap_reason) if result.safe_cap_tokens else None,
     looks_sentence,
@@ -101,24 +101,24 @@ _SENTENCES: tuple[Callable[[Cliffs], str | None], ...] = (
 def summary_sections(
     cliffs: Sequence[Cliffs], *, title: str, notes: Sequence[str] = ()
 ) -> list[Section]:
-    """The short page's sections, the first with its title.
+    """Return the short page's sections; the first has the title.
 
-    ``cliffs``: one result of the contract per model. ``notes``: sentences of the caller, shown with
-    the warnings.
+    ``cliffs``: one contract result per model. ``notes``: the caller's sentences, shown with the
+    warnings.
     """
     names = labels(cliffs)
     picture = Figure(Path("report.png"), "Score and SD against natural document length")
-    more = Paragraph(
+    note = Paragraph(
         [
             "This page is the short version. ",
             Code("report.html"),
             " has the picture to explore and everything else: other explanations, kinds of "
             "failures, sensitivity, other definitions, provenance; ",
             Code("report.json"),
-            " has all of it for programs.",
+            " has everything in machine-readable form.",
         ]
     )
-    head = Section(title, [*answer_blocks(cliffs, names), picture, more], 1)
+    head = Section(title, [*answer_blocks(cliffs, names), picture, note], 1)
     if not cliffs:
         return [head]
     return [
@@ -134,7 +134,7 @@ def summary_sections(
 
 
 def _meaning(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
-    """What qualifies each cap; one list where there is one model."""
+    """Return the section with each cap's qualifying sentences, grouped by model if several."""
     lists = [[text for make in _SENTENCES if (text := make(result))] for result in results]
     items: list[Text | Item] = [*lists[0]]
     if len(results) > 1:
@@ -143,7 +143,7 @@ def _meaning(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
 
 
 def _bins(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
-    """One table: a row for each bin where all models share them, else for each bin and model."""
+    """Return a table with a row per bin if all models share bins, else per model and bin."""
     if not any(result.bins for result in results):
         return Section("Scores by length", [Paragraph("No bins.")])
     spans = [[_span(b) for b in result.bins] for result in results]
@@ -178,16 +178,16 @@ def _bins(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
 
 
 def _attention(results: Sequence[Cliffs], names: Sequence[str]) -> list[Section]:
-    """What attention says of each model; nothing where it was not measured."""
-    said: list[Text | Item] = [
+    """Return the section on each model's attention; empty if none was measured."""
+    items: list[Text | Item] = [
         Item(Code(name), attention_sentences(result.attention))
         for name, result in zip(names, results, strict=True)
         if result.attention is not None
     ]
-    if not said:
+    if not items:
         return []
     figure = Figure(Path("attention.png"), "Attention entropy and shares over document length")
-    return [Section("Attention", [Bullets(said), figure, Paragraph(READING)])]
+    return [Section("Attention", [Bullets(items), figure, Paragraph(READING)])]
 
 
 def _span(b: Any) -> tuple[str, str]:
@@ -200,7 +200,7 @@ def _mean(b: Any) -> Bracketed:
 
 
 MANY = 6
-"""More models than this have a page each, and this one over them."""
+"""Most models on one page; more models get one page each and an overview."""
 
 
 def overview_page(
@@ -211,14 +211,14 @@ def overview_page(
     notes: Sequence[str] = (),
     sections: Sequence[Section] = (),
 ) -> Page:
-    """Return the page. ``linked``: each model's name, leading to its page; else as `report_page`.
+    """Return the overview. ``linked``: names linked to the models' pages; else as `report_page`.
 
-    The models keep their order: a list by cap would rank what intervals do not tell apart.
+    Models keep their order, because sorting by cap would rank models with overlapping intervals.
     """
     names = labels(cliffs)
     words = [
-        f"{len(cliffs)} models, in no order of merit: a cap is a bound at stated confidence and "
-        "moves with the number of examples. Each name leads to the model's own page.",
+        f"{len(cliffs)} models, in no order of merit: a cap is a bound at the stated confidence "
+        "and depends on the number of examples. Each name links to the model's page.",
         *tolerance_sentences(cliffs, names),
     ]
     if differing := not_comparable(cliffs):
@@ -252,13 +252,13 @@ MORE_DATA = "What would more data buy?"
 DEFINITIONS = "Other definitions"
 PROVENANCE = "Provenance"
 QUESTIONS = (CAUSE, CERTAINTY, ANSWERS, ATTENTION, MORE_DATA, DEFINITIONS, PROVENANCE)
-"""Readers' questions, in the order of the page."""
+"""Readers' questions, in page order."""
 
 
 class Picture(NamedTuple):
-    """A picture next to the page: its file, its caption, and the PNG of all results.
+    """A picture next to the page: its file, its caption, and the function that draws it as PNG.
 
-    ``draw`` returns None where no result has the data for it.
+    ``draw`` takes all results and returns None if none has the data for it.
     """
 
     file: str
@@ -267,9 +267,9 @@ class Picture(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Sections about one model that answer ``question``, level 3.
+    """Level-3 sections about one model that answer ``question``.
 
-    The first model that has any also shows the ``picture``.
+    The first model with such sections also shows ``picture``.
     """
 
     question: str
@@ -320,7 +320,7 @@ PARTS = (
 
 
 def all_pictures() -> list[Picture]:
-    """The pictures of `PARTS`."""
+    """Return the pictures of `PARTS`."""
     return [part.picture for part in PARTS if part.picture]
 
 
@@ -332,11 +332,11 @@ def report_page(
     pictures: Container[str] = (),
     sections: Sequence[Section] = (),
 ) -> Page:
-    """Return the whole page; a question that nothing answers is left out.
+    """Return the full page; questions without an answer are left out.
 
-    ``cliffs``: one result of the contract per model. ``notes``: sentences of the caller, shown with
-    the warnings. ``pictures``: those files of `all_pictures` that are there. ``sections``: further
-    ones, those that are `first` after the answer, others in the last fold.
+    ``cliffs``: one contract result per model. ``notes``: the caller's sentences, shown with the
+    warnings. ``pictures``: files of `all_pictures` that exist. ``sections``: further sections; the
+    ones marked `first` follow the answer, the others go into the last fold.
     """
     names = labels(cliffs)
     main = Figure(Path("report.png"), "Score and SD against natural document length")
@@ -353,19 +353,19 @@ def report_page(
             provenance_section(cliffs, names),
         ],
     }
-    shown: set[str] = set()
+    drawn_files: set[str] = set()
     folds = []
     for question in QUESTIONS:
         parts = [part for part in PARTS if part.question == question]
         answers: list[Section] = []
         for name, result in zip(names, cliffs, strict=True):
-            of_model = [s for part in parts for s in _sections(part, result, pictures, shown)]
+            of_model = [s for part in parts for s in _sections(part, result, pictures, drawn_files)]
             if of_model and len(cliffs) > 1:
                 of_model = [Section(Code(name), level=3), *(replace(s, level=4) for s in of_model)]
             answers += of_model
-        whole = [*before.get(question, ()), *answers, *after.get(question, ())]
-        if whole:
-            folds.append(Fold(question, whole))
+        content = [*before.get(question, ()), *answers, *after.get(question, ())]
+        if content:
+            folds.append(Fold(question, content))
     if others := [section for section in sections if not section.first]:
         folds.append(Fold("Other experiments", deeper(others)))
     return Page(head, folds)
@@ -374,10 +374,10 @@ def report_page(
 def _sections(
     part: Part, result: Cliffs, pictures: Container[str], shown: set[str]
 ) -> list[Section]:
-    """The part's sections of one model; its picture once a page, noted in ``shown``."""
-    made, picture = part.sections(result), part.picture
-    if made and picture and picture.file in pictures and picture.file not in shown:
+    """Return one model's sections of ``part``; adds its picture unless it is in ``shown``."""
+    sections, picture = part.sections(result), part.picture
+    if sections and picture and picture.file in pictures and picture.file not in shown:
         shown.add(picture.file)
         figure = Figure(Path(picture.file), picture.alt)
-        made[-1] = replace(made[-1], blocks=[*made[-1].blocks, figure])
-    return made
+        sections[-1] = replace(sections[-1], blocks=[*sections[-1].blocks, figure])
+    return sections

@@ -1,4 +1,4 @@
-"""Sections about the questions and about attention, each shown where it was measured."""
+"""Sections on the questions and on attention, each shown only if it was measured."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def question_sections(result: Cliffs) -> list[Section]:
-    """All sections of one model; nothing where the records say nothing of their questions."""
+    """Return one model's sections on its questions; empty if the records have no such data."""
     return [
         *_mix(result),
         *_controls(result),
@@ -51,10 +51,10 @@ def question_sections(result: Cliffs) -> list[Section]:
 
 
 def few_data_blocks(results: Sequence[Cliffs], names: Sequence[str]) -> list[Block]:
-    """Scores with the document and by control, side by side, of models with too few data.
+    """Return scores with the document and by control, for models with too few data.
 
-    Nothing where no control was asked: a control needs no verdict to say that a question is
-    answered without its document.
+    Empty without controls. Even without a verdict, a control shows whether questions are answered
+    without their document.
     """
     rows: list[list[Cell]] = []
     for name, result in zip(names, results, strict=True):
@@ -66,20 +66,20 @@ def few_data_blocks(results: Sequence[Cliffs], names: Sequence[str]) -> list[Blo
     return [Paragraph(note), DataTable(["model", *_SIDES], rows, right=())]
 
 
-_SIDES = ("given instead of the document", "examples", "score with the document", "score with that")
+_SIDES = ("input used instead", "examples", "score with the document", "score with that input")
 
 
 def _side_by_side(result: Cliffs) -> list[list[Cell]]:
     rows: list[list[Cell]] = []
     for control in result.controls or ():
-        whole = control.document
-        if whole is None:  # written by an earlier version
+        document = control.document
+        if document is None:  # written by an earlier version
             continue
         rows.append(
             [
                 CONTROL_WORDS[control.name],
                 tokens(control.n),
-                _estimate(whole.mean, whole.ci_low, whole.ci_high, "no answers"),
+                _estimate(document.mean, document.ci_low, document.ci_high, "no answers"),
                 _estimate(control.mean, control.ci_low, control.ci_high, "no answers"),
             ]
         )
@@ -87,7 +87,7 @@ def _side_by_side(result: Cliffs) -> list[list[Cell]]:
 
 
 def refused_tests(result: Cliffs) -> list[str]:
-    """Tests of the evidence that were refused, each with the reason."""
+    """Return the tests on evidence that were refused, each with its reason."""
     curves = (
         (result.by_position, "evidence position"),
         (result.by_distance, "distance between two pieces of evidence"),
@@ -129,8 +129,8 @@ def _controls(result: Cliffs) -> list[Section]:
     for control in controls:
         items += [sentence(text) for text in control.says]
         if control.name == "oracle":
-            asked, known = tokens(control.n_all), tokens(control.n_askable)
-            items.append(f"{known} of {asked} examples give the position of their evidence.")
+            total, askable = tokens(control.n_all), tokens(control.n_askable)
+            items.append(f"{askable} of {total} examples give the position of their evidence.")
         for b in control.bins:
             mean = _estimate(b.mean, b.ci_low, b.ci_high, "no answers")
             by_bin.setdefault(b.bin, []).append(Bracketed(f"{mean.text}, n = {tokens(b.n)}"))
@@ -174,22 +174,22 @@ def _evidence(result: Cliffs, *, position: bool) -> list[Section]:
 
 def _test(curve: EvidenceCurve, position: bool, alpha: float) -> Text:
     of_all = "" if curve.n == curve.n_all else f" of {tokens(curve.n_all)}"
-    what = "Position" if position else "Distance"
-    known = f"{what} known for {tokens(curve.n)}{of_all} examples"
+    noun = "Position" if position else "Distance"
+    coverage = f"{noun} known for {tokens(curve.n)}{of_all} examples"
     p, low, high = curve.p_value, curve.difference_low, curve.difference_high
     if p is None:
-        return f"{known}; not tested: {sentence(curve.refused_because)}"
+        return f"{coverage}; not tested: {sentence(curve.refused_because)}"
     effect = "an effect" if p <= alpha else "no effect detected"
-    tested = f"{known}; {effect} at equal length (p = {p:.2g})"
+    tested = f"{coverage}; {effect} at equal length (p = {p:.2g})"
     if curve.group is None:
         return f"{tested}."
-    shown = (
+    size = (
         f" (difference {curve.difference:+.2f} [{low:+.2f}, {high:+.2f}])"
         if curve.difference is not None and low is not None and high is not None
         else ""
     )
     group = _span(curve.groups[curve.group], position)
-    return Bracketed(f"{tested}. Largest difference: {group}{shown}.")
+    return Bracketed(f"{tested}. Largest difference: {group}{size}.")
 
 
 def _span(group: EvidenceGroup, position: bool) -> str:
@@ -231,15 +231,14 @@ def _estimate(mean: float | None, low: float | None, high: float | None, missing
 
 
 READING = (
-    "Entropy is that of the last prompt token's attention over the prompt, divided by the "
-    "logarithm of the prompt's tokens: 0 where one token has all attention, 1 where it is spread "
-    "evenly. It is measured inside the model and describes it; verdict and cap rest on the scores "
-    "alone."
+    "Entropy shows how widely the last prompt token spreads its attention over the prompt, divided "
+    "by the logarithm of the prompt's tokens: 0 if one token gets all attention, 1 if it is spread "
+    "evenly. It describes the inside of the model; verdict and cap rest on the scores alone."
 )
 
 
 def attention_sections(result: Cliffs) -> list[Section]:
-    """Sentences, a table by bin, and how to read it; nothing where attention was not measured."""
+    """Return sentences on attention, a table by bin, and how to read it; empty if not measured."""
     if (attention := result.attention) is None:
         return []
     scores = {b.bin: estimate(b.mean, b.ci_low, b.ci_high) for b in result.bins}
@@ -269,5 +268,5 @@ def attention_sections(result: Cliffs) -> list[Section]:
     ]
 
 
-def _mean(one: MeanScore) -> str:
-    return "unknown" if one.mean is None else estimate(one.mean, one.ci_low, one.ci_high)
+def _mean(value: MeanScore) -> str:
+    return "unknown" if value.mean is None else estimate(value.mean, value.ci_low, value.ci_high)

@@ -1,4 +1,4 @@
-"""Scope of a report: what its figures rest on, do not cover, and how they depend on the method."""
+"""Scope of a report: basis of its figures, gaps, and sensitivity to the method."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 
 def unmeasured_section(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
-    """Gaps of the statement, per model and in general."""
+    """Return the section on what was not measured, per model and in general."""
     return Section("What was not measured", [Bullets(gap_items(results, names))], 3)
 
 
 def gap_items(results: Sequence[Cliffs], names: Sequence[str]) -> list[Text]:
-    """Gaps as bullets; a gap of several models is one of them."""
+    """Return the gaps as bullets; models share a bullet if they share a gap."""
     gaps = [[f"{gap[0].upper()}{gap[1:]}." for gap in _gaps(result)] for result in results]
     return [
         *shared_items(gaps, names),
@@ -55,9 +55,9 @@ _MOST_NAMED = 6
 
 
 def shared_items(texts: Sequence[Sequence[str]], names: Sequence[str]) -> list[Text]:
-    """Each text of a model once, after the names of the models it is said of.
+    """Return each distinct text once, after the names of the models it applies to.
 
-    ``texts``: of each of ``names``. No name where there is one model.
+    ``texts``: one list for each of ``names``. A single model is not named.
     """
     whose: dict[str, list[str]] = {}
     for name, of_model in zip(names, texts, strict=True):
@@ -83,7 +83,7 @@ def _gaps(result: Cliffs) -> list[str]:
     missing = {tag: n for tag, n in to_json(result.missing).items() if n}
     tags = ", ".join(f"{n:,} {tag}" for tag, n in missing.items())
     share = f"{percent(result.missing_share)} of the planned calls"
-    unanswered = f"calls without an answer, part of a mean only where it says so: {tags} ({share})"
+    unanswered = f"calls without an answer, counted in a mean only where noted: {tags} ({share})"
     gaps = [unanswered if tags else "no call went unanswered"]
     reach, window = measured_range(result), result.window_tokens
     if reach is None:
@@ -113,7 +113,7 @@ def _gaps(result: Cliffs) -> list[str]:
 
 
 def rebuild_section(results: Sequence[Cliffs], level: int = 2) -> Section:
-    """Commands that make this report again, and their inputs."""
+    """Return the commands that rebuild this report, and the hashes of their inputs."""
     first = results[0]
     study, campaign = first.study, first.campaign
     items: list[Text] = []
@@ -121,7 +121,7 @@ def rebuild_section(results: Sequence[Cliffs], level: int = 2) -> Section:
         items += [
             (
                 Code(f"contextcliff report {study} --campaign {campaign}"),
-                " makes this report again from the answers that are kept, without a call.",
+                " rebuilds this report from the stored answers, without a call.",
             ),
             (
                 Code(f"contextcliff campaign new {study}"),
@@ -136,16 +136,16 @@ def rebuild_section(results: Sequence[Cliffs], level: int = 2) -> Section:
             ),
         ]
     else:
-        again = ", with the options that were given, makes this report again."
-        items.append((Code("contextcliff analyze FILE"), again))
+        rebuilds = ", with the options used here, rebuilds this report."
+        items.append((Code("contextcliff analyze FILE"), rebuilds))
     facts: list[Span] = []
     for words, group, key in _FACTS:
         values = dict.fromkeys(_fact(result, group, key) for result in results)
-        if known := [value for value in values if value is not None]:
+        if stated := [value for value in values if value is not None]:
             facts.append(f"; {words} " if facts else f"{words[0].upper()}{words[1:]} ")
-            for value in known[:3]:
+            for value in stated[:3]:
                 facts += [Code(value), ", "]
-            facts[-1] = ", ..." if len(known) > 3 else ""
+            facts[-1] = ", ..." if len(stated) > 3 else ""
     if facts:
         items.append([*facts, "."])
     return Section("How to reproduce it", [Bullets(items)], level)
@@ -167,11 +167,11 @@ def _fact(result: Cliffs, group: str, key: str) -> str | None:
 
 
 def provenance_section(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
-    """Hashes, versions, seeds and times of every model."""
+    """Return the hashes, versions, seeds and times of every model."""
     items = [Item(Code(n), _origin(r)) for n, r in zip(names, results, strict=True)]
     blocks = [Bullets(items)] if items else []
     machine = " next to this page has all of it for programs, with every bin's tokens."
-    return Section("Of the measurement", [*blocks, Paragraph([Code("report.json"), machine])], 3)
+    return Section("The measurement", [*blocks, Paragraph([Code("report.json"), machine])], 3)
 
 
 def _origin(result: Cliffs) -> list[Text]:
@@ -186,7 +186,7 @@ def _origin(result: Cliffs) -> list[Text]:
 
 
 def confounds_sentence(result: Cliffs) -> str | None:
-    """Whether a changing mix of questions explains the loss; ``None`` if not assessed."""
+    """Return whether a changing mix of questions explains the loss; None if not assessed."""
     confounds = result.confounds
     if confounds.identified == "no":
         return "Length is not shown to be the cause: see the warnings."
@@ -196,7 +196,7 @@ def confounds_sentence(result: Cliffs) -> str | None:
 
 
 def sensitivity_sections(result: Cliffs) -> list[Section]:
-    """Cap and verdict with one choice made otherwise; nothing where none was varied."""
+    """Return cap and verdict with one setting changed at a time; empty if none was varied."""
     if not result.sensitivity:
         return []
     rows = [
@@ -220,15 +220,15 @@ def sensitivity_sections(result: Cliffs) -> list[Section]:
 
 
 def more_data_sections(result: Cliffs) -> list[Section]:
-    """Gain to expect from more examples; nothing where it was not computed."""
+    """Return the cap to expect from more examples; empty if not computed."""
     rows = []
-    for more in result.certify.more:
-        usd = "" if more.usd is None else f", {more.usd:,.2f} USD"
+    for step in result.certify.more:
+        usd = "" if step.usd is None else f", {step.usd:,.2f} USD"
         rows.append(
             [
-                f"{tokens(more.tokens)} tokens{usd}",
-                f"{count(more.examples, 'example')}, about {tokens(more.per_bin)} per bin",
-                tokens(more.expected_cap_tokens, "none"),
+                f"{tokens(step.tokens)} tokens{usd}",
+                f"{count(step.examples, 'example')}, about {tokens(step.per_bin)} per bin",
+                tokens(step.expected_cap_tokens, "none"),
             ]
         )
     if not rows:
@@ -245,7 +245,7 @@ def more_data_sections(result: Cliffs) -> list[Section]:
 
 
 def scatter_sentence(result: Cliffs) -> str | None:
-    """Whether scores scatter beyond what their mean explains; None where it was not tested."""
+    """Return whether scores scatter more than their mean explains; None without a test."""
     signal = result.variance_signal
     if signal is None:
         return None
@@ -269,7 +269,7 @@ RULE_WORDS = {
 
 
 def rule_sections(result: Cliffs) -> list[Section]:
-    """The plain rules with their values; a rule that cannot fire says so."""
+    """Return the threshold rules with their values and whether each fired or cannot fire."""
     blocks: list[Block] = [Paragraph("Not evaluated.")]
     if result.rules:
         rows: list[list[Cell]] = [
@@ -304,33 +304,33 @@ def _rule_value(rule: Rule, value: float | None) -> str:
 
 
 def definition_sections(result: Cliffs) -> list[Section]:
-    """Effective lengths of the literature on the same bins, and LongScore."""
-    own, long_score = result.definitions, result.definitions.longscore
-    named = {
+    """Return effective lengths by published definitions on the same bins, and LongScore."""
+    limits, long_score = result.definitions, result.definitions.longscore
+    definitions = {
         "RULER (arXiv 2404.06654): longest length with a score of at least the threshold": (
-            own.ruler_85_6
+            limits.ruler_85_6
         ),
         "NoLiMa (arXiv 2502.05167): longest length with at least .85 x the base score": (
-            own.nolima_0_85
+            limits.nolima_0_85
         ),
         "MECW (arXiv 2509.21361): longest length before a drop of more than 5% of the base score": (
-            own.mecw_5pct
+            limits.mecw_5pct
         ),
-        "longest length before a drop of more than 30% of the measured baseline": own.drop_30pct,
+        "longest length before a drop of more than 30% of the measured baseline": limits.drop_30pct,
     }
     rows = []
-    for words, length in named.items():
+    for words, length in definitions.items():
         at = {
             "<": "below the shortest measured",
             ">": f"at least {tokens(length.tokens)}",
             None: tokens(length.tokens, "none"),
         }[length.censored]
         rows.append([words, at, "none" if length.threshold is None else f"{length.threshold:.3f}"])
-    lengths = ", ".join(map(tokens, long_score.base_tokens)) or "unknown"
+    base_lengths = ", ".join(map(tokens, long_score.base_tokens)) or "unknown"
     values = ", ".join(f"{tokens(v.tokens)}: {score(v.value)}" for v in long_score.by_length)
     relative = (
         f"LongScore (arXiv 2505.19293), relative change against {score(long_score.base)} "
-        f"at {lengths} tokens: mean {score(long_score.mean)}"
+        f"at {base_lengths} tokens: mean {score(long_score.mean)}"
         f"{f' (by tokens {values})' if values else ''}."
     )
     note = "Read from the bins' means at their median lengths; these definitions have no intervals."

@@ -1,4 +1,4 @@
-"""The tables of the length profile's page; each gives the reason where a number is missing."""
+"""Tables of the length profile's page; each gives the reason for a missing number."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
 
 _ALIKE = 0.01
-"""Medians of the bins that differ by less than this are one number, not a table."""
+"""Relative spread of the bins' medians up to which one number replaces the table."""
 
 
 def models_section(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
-    """One row per model: verdict, caps, place and size of the drop, baseline, window, amounts."""
+    """Return a table, one row per model: verdict, caps, drop, baseline, window and counts."""
     short = caps_table(results, [Code(name) for name in names])
     columns = [*short.columns, "documents", "share of window", "window", "tokenizer"]
     rows: list[list[Cell]] = [
@@ -62,7 +62,7 @@ def models_section(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
 
 
 def caps_table(results: Sequence[Cliffs], names: Sequence[Text]) -> DataTable:
-    """Verdict, cap, midpoint, drop and baseline with their intervals, a row for each model."""
+    """Return verdict, cap, midpoint, drop and baseline with intervals, one row per model."""
     head = ["model", "verdict", "safe cap, tokens", "as prompt tokens"]
     head += ["midpoint of the drop, tokens", "drop", "baseline", "examples"]
     rows: list[list[Cell]] = []
@@ -93,7 +93,7 @@ def caps_table(results: Sequence[Cliffs], names: Sequence[Text]) -> DataTable:
 
 
 def zone_sections(result: Cliffs) -> list[Section]:
-    """Zones as half-open token ranges with the mean score of the answers inside."""
+    """Return the zones as half-open token ranges with the mean score of their answers."""
     if not result.zones:
         reason = "None: the data do not support a division into zones."
         return [Section("Zones", [Paragraph(reason)], 3)]
@@ -112,10 +112,10 @@ def zone_sections(result: Cliffs) -> list[Section]:
 
 
 def bin_sections(result: Cliffs) -> list[Section]:
-    """Per bin: tokens, amounts, mean with interval, spread, failures, time to first token.
+    """Return a table by bin: tokens, counts, mean and interval, spread, failures, latency.
 
-    Then how many tokens the server counts for one of the study's, where that is known: one number
-    for all bins, or a section with a row for each.
+    If known, the server's tokens per token of the study follow: one number for all bins, or a
+    section with a row for each.
     """
     bins = result.bins
     if not bins:
@@ -139,8 +139,8 @@ def bin_sections(result: Cliffs) -> list[Section]:
     rows: list[list[Cell]] = []
     for b in bins:
         delivered: list[Cell] = [score(b.mean if b.delivered_mean is None else b.delivered_mean)]
-        has = b.mean is not None
-        no_spread = "needs n of 2" if b.n == 1 or not has else "unknown"
+        scored = b.mean is not None
+        no_spread = "needs n of 2" if b.n == 1 or not scored else "unknown"
         spread = (tokens(n, "?") for n in (b.min_tokens, b.median_tokens, b.max_tokens))
         time = NOT_MEASURED
         if b.ttft_ms is not None:
@@ -150,9 +150,9 @@ def bin_sections(result: Cliffs) -> list[Section]:
                 Code(b.bin),
                 f"{tokens(b.edge_low)} to {tokens(b.edge_high)}",
                 " / ".join(spread),
-                "unknown" if has and not b.n else tokens(b.n),
+                "unknown" if scored and not b.n else tokens(b.n),
                 tokens(b.n_documents, "unknown"),
-                Bracketed(estimate(b.mean, b.ci_low, b.ci_high) if has else "no answers"),
+                Bracketed(estimate(b.mean, b.ci_low, b.ci_high) if scored else "no answers"),
                 *(delivered if lost else []),
                 score(b.sd, no_spread),
                 score(b.variance, no_spread),
@@ -167,9 +167,9 @@ def bin_sections(result: Cliffs) -> list[Section]:
 
 
 def token_sections(bins: Section, result: Cliffs) -> list[Section]:
-    """Return ``bins`` and how many tokens the server counts for one of the study's, where known.
+    """Return ``bins`` with the server's tokens per token of the study, if known.
 
-    One number for all bins ends that section; numbers by bin are a section of their own.
+    A single number for all bins is added to that section; numbers by bin get their own section.
     """
     ratio = result.token_ratio
     rows = [(row, row.median) for row in ratio.bins if row.median is not None] if ratio else []
@@ -181,8 +181,8 @@ def token_sections(bins: Section, result: Cliffs) -> list[Section]:
     off = f"without the prompt around the document and {template}"
     if medians[-1] <= (1 + _ALIKE) * medians[0]:
         middle = f"The server counts {score(medians[len(medians) // 2])} tokens for one of "
-        alike = Paragraph([middle, tokenizer, f" in every bin ({off})."])
-        return [replace(bins, blocks=[*bins.blocks, alike])]
+        summary = Paragraph([middle, tokenizer, f" in every bin ({off})."])
+        return [replace(bins, blocks=[*bins.blocks, summary])]
     cells: list[list[Cell]] = [
         [
             Code(row.bin),
@@ -195,8 +195,8 @@ def token_sections(bins: Section, result: Cliffs) -> list[Section]:
     head = ["bin", "calls", "server's tokens for one of the study's, median", "range"]
     differ = "Too few calls to compare bins."
     if ratio.spread is not None:
-        most = percent(ratio.spread)
-        differ = f"Medians differ by {most} at most, in bins of three calls or more."
+        spread = percent(ratio.spread)
+        differ = f"Medians differ by {spread} at most, in bins of three calls or more."
     prompt = "Prompt tokens counted by the server per token of the document in "
     note = Paragraph([prompt, tokenizer, f", {off}. {differ}"])
     table = DataTable(head, cells, right=(1, 2, 3))
@@ -204,26 +204,26 @@ def token_sections(bins: Section, result: Cliffs) -> list[Section]:
 
 
 def failure_sections(result: Cliffs) -> list[Section]:
-    """Counts of failure tags per bin; the three that are no answers are marked."""
+    """Return counts of failure tags per bin; tags that stand for no answer are marked."""
     title = "Failures by tag"
-    known = [(b, b.failures) for b in result.bins if b.failures is not None]
-    tags = sorted({tag for _, failures in known for tag in failures})
+    tagged = [(b, b.failures) for b in result.bins if b.failures is not None]
+    tags = sorted({tag for _, failures in tagged for tag in failures})
     if not tags:
-        lacking = "Not measured: the records carry no failure tags."
-        return [Section(title, [Paragraph("No reply has a failure tag." if known else lacking)], 3)]
+        absent = "Not measured: the records carry no failure tags."
+        return [Section(title, [Paragraph("No reply has a failure tag." if tagged else absent)], 3)]
     marked = (f"{tag} (no answer)" if tag in UNSCORED_TAGS else tag for tag in tags)
     head = ["bin", "examples", *(f"calls: {tag}" for tag in marked)]
     rows: list[list[Cell]] = [
         [Code(b.bin), tokens(b.n), *(tokens(failures.get(tag, 0)) for tag in tags)]
-        for b, failures in known
+        for b, failures in tagged
     ]
-    sums = [sum(failures.get(tag, 0) for _, failures in known) for tag in tags]
-    rows.append(["all", tokens(sum(b.n for b, _ in known)), *map(tokens, sums)])
+    sums = [sum(failures.get(tag, 0) for _, failures in tagged) for tag in tags]
+    rows.append(["all", tokens(sum(b.n for b, _ in tagged)), *map(tokens, sums)])
     return [Section(title, [DataTable(head, rows, right=range(1, len(head)))], 3)]
 
 
 def slowdown_sections(result: Cliffs) -> list[Section]:
-    """Slowdowns beyond a length, noticeable or not; nothing where none was found."""
+    """Return the slowdowns beyond a length, noticeable or not; empty if there are none."""
     rows: list[list[Cell]] = []
     for kind, words in KINDS.items():
         test = getattr(result.slowdown, kind) if result.slowdown else None
@@ -245,7 +245,7 @@ def slowdown_sections(result: Cliffs) -> list[Section]:
 
 
 def cap_sections(result: Cliffs) -> list[Section]:
-    """The safe cap for several tolerated losses at the same confidence."""
+    """Return the safe cap for several tolerances at the same confidence."""
     title, caps = "Caps by tolerance", result.caps_by_tolerance
     if not caps:
         return [Section(title, [Paragraph("Not measured.")], 3)]

@@ -1,9 +1,9 @@
-"""Token counts by a running server (vLLM, llama.cpp, KoboldCpp), kept: no text is sent twice.
+"""Token counts from a running server (vLLM, llama.cpp, KoboldCpp), cached per text.
 
-The counts are kept by text in one SQLite file of the store (`TokenCounts`). It may be deleted at
-any time; where it cannot be read or written, texts are counted again.
+No text is sent twice: counts are cached in one SQLite file of the store (`TokenCounts`). It may be
+deleted at any time; if it cannot be read or written, texts are counted again.
 
-The forms (their documentation: vLLM, "OpenAI-Compatible Server", Tokenizer API; llama.cpp,
+The request formats (documentation: vLLM, "OpenAI-Compatible Server", Tokenizer API; llama.cpp,
 tools/server/README.md, POST /tokenize; KoboldCpp, POST /api/extra/tokencount)::
 
     {"model": ..., "prompt": TEXT, "add_special_tokens": false}   -> {"count": N, "tokens": [...]}
@@ -11,8 +11,7 @@ tools/server/README.md, POST /tokenize; KoboldCpp, POST /api/extra/tokencount)::
     {"prompt": TEXT, "special": false} -> {"value": N, "ids": [...]}
 
 The text alone is counted, without special tokens around it; one that is spelled out in the text
-counts as that token, just as it does in a prompt. Nothing is ever counted here in the server's
-place.
+counts as that token, just as it does in a prompt. Nothing is ever counted locally instead.
 """
 
 from __future__ import annotations
@@ -138,7 +137,7 @@ CREATE TABLE IF NOT EXISTS counts (
 class TokenCounts:
     """A cache of counts by tokenizer fingerprint and SHA-256 of the text's UTF-8 bytes.
 
-    ``path``: the file; None: the file of the environment's store.
+    ``path``: the file; None: the one in the environment's store.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -151,8 +150,8 @@ class TokenCounts:
         if not self._path.exists():
             return counts
         with suppress(sqlite3.Error, OSError), self._opened() as database:
-            for at in range(0, len(digests), _AT_ONCE):
-                some = digests[at : at + _AT_ONCE]
+            for start in range(0, len(digests), _AT_ONCE):
+                some = digests[start : start + _AT_ONCE]
                 marks = ",".join("?" * len(some))
                 counts.update(
                     database.execute(
@@ -164,7 +163,7 @@ class TokenCounts:
         return counts
 
     def put(self, tokenizer: str, digest: bytes, tokens: int) -> None:
-        """Keep one count."""
+        """Store one count."""
         with suppress(sqlite3.Error, OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._opened() as database:
@@ -189,7 +188,7 @@ AT_ONCE = 4
 _START_SECONDS = 15.0
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 _MOST_OF_A_REPLY, _BYTES_A_BYTE, _TOKENS_BESIDES = 16 << 20, 32, 64
-"""Limits of a reply: bytes, more bytes per byte of the request, tokens beyond the text's bytes."""
+"""Limits on a reply: bytes, further bytes per request byte, tokens beyond the text's bytes."""
 _IDENTIFYING = ("id", "root", "meta")
 """Fields of a model in /v1/models that distinguish vocabularies."""
 _PROBE = " ".join(CHECK_TEXTS[3:24])
@@ -197,7 +196,7 @@ _PROBE = " ".join(CHECK_TEXTS[3:24])
 
 
 class ServerTokenizer:
-    """Counts by asking ``<url>/tokenize``, next to the ``/v1`` of an OpenAI-compatible server.
+    """Tokenizer that asks ``<url>/tokenize``, next to the ``/v1`` of an OpenAI-compatible server.
 
     Args:
         name: the tokenizer's name in the study.
@@ -246,25 +245,25 @@ class ServerTokenizer:
         return self.count_many([text])[0]
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
-        """Return one count per text; only texts that this server's model never counted are sent.
+        """Return one count per text; only texts that this server's model has not counted are sent.
 
         Raises:
             StudyError: the server no longer answers. The counts so far are kept.
         """
         texts = [whole(text) for text in texts]
         digests = [hashlib.sha256(text.encode()).digest() for text in texts]
-        known = self._counts.get(self.fingerprint, digests)
-        wanted = {d: text for d, text in zip(digests, texts, strict=True) if d not in known}
-        if wanted:
-            pool = ThreadPoolExecutor(min(AT_ONCE, len(wanted)))
+        counts = self._counts.get(self.fingerprint, digests)
+        new_texts = {d: text for d, text in zip(digests, texts, strict=True) if d not in counts}
+        if new_texts:
+            pool = ThreadPoolExecutor(min(AT_ONCE, len(new_texts)))
             try:
-                counted = pool.map(self._counted, wanted.values())
-                for digest, tokens in zip(wanted, counted, strict=True):
-                    known[digest] = tokens
+                new_counts = pool.map(self._counted, new_texts.values())
+                for digest, tokens in zip(new_texts, new_counts, strict=True):
+                    counts[digest] = tokens
                     self._counts.put(self.fingerprint, digest, tokens)
             finally:
                 pool.shutdown(cancel_futures=True)
-        return [known[digest] for digest in digests]
+        return [counts[digest] for digest in digests]
 
     def _listed(self, model: str | None) -> dict[str, Any]:
         """Return the model's entry in /v1/models; {} if the server has no such list."""
@@ -275,8 +274,8 @@ class ServerTokenizer:
         if model is None and len(mine) > 1:
             names = ", ".join(str(item.get("id")) for item in mine[:8])
             raise StudyError(
-                f"Tokenizer {self.name!r}: {self._root} serves several models ({names}); write the "
-                "one that is meant into models.yaml and name it as server:<model>."
+                f"Tokenizer {self.name!r}: {self._root} serves several models ({names}); write "
+                "the one you mean into models.yaml and name it as server:<model>."
             )
         # A server with one model answers to any name.
         return (mine or (listed if len(listed) == 1 else [{}]) or [{}])[0]
@@ -289,7 +288,7 @@ class ServerTokenizer:
                 return form, tokens
         raise StudyError(
             f"Tokenizer {self.name!r}: {self._root} does not count tokens (it has no /tokenize as "
-            "vLLM and llama.cpp have, nor KoboldCpp's count); name the model's tokenizer as "
+            "vLLM and llama.cpp have, nor KoboldCpp's count); give the model's tokenizer as "
             "file:<its tokenizer.json> or tiktoken:<encoding> instead."
         )
 
@@ -331,7 +330,7 @@ class ServerTokenizer:
                 if error.code in absent:
                     return None
                 if error.code in (401, 403):
-                    self._fail(f"refuses the request (status {error.code})", "see to its key")
+                    self._fail(f"refuses the request (status {error.code})", "check its key")
                 what = f"answers with status {error.code}"
                 if error.code not in _BUSY:
                     self._fail(what)
@@ -351,15 +350,15 @@ class ServerTokenizer:
         except TransientError as error:
             self._fail(str(error))
 
-    def _fail(self, what: str, do: str = "see that it runs and can be reached") -> NoReturn:
+    def _fail(self, what: str, do: str = "check that it runs and can be reached") -> NoReturn:
         raise StudyError(
             f"Tokenizer {self.name!r}: the server at {self._root} {what}; {do}, then run the same "
-            "command again (what it counted is kept)."
+            "command again (its counts are kept)."
         )
 
 
 class _Form(NamedTuple):
-    """How a kind of server counts: path, key of the text, further options, key of the tokens."""
+    """Request format of a kind of server: path, key of the text, options, key of the tokens."""
 
     path: str
     text: str
@@ -376,14 +375,14 @@ _FORMS = {
 
 def _read(reply: Any, sent: int) -> bytes:
     """Read the body. Raises TransientError if it is too long for a request of ``sent`` bytes."""
-    most = _MOST_OF_A_REPLY + _BYTES_A_BYTE * sent
-    if len(data := reply.read(most + 1)) > most:
-        raise TransientError(f"sends more than {most:,} bytes", again=False)
+    limit = _MOST_OF_A_REPLY + _BYTES_A_BYTE * sent
+    if len(data := reply.read(limit + 1)) > limit:
+        raise TransientError(f"sends more than {limit:,} bytes", again=False)
     return bytes(data)
 
 
 class _StayHere(HTTPRedirectHandler):
-    """Refuse redirects, so that a key goes to no other server."""
+    """Redirect handler that refuses, so that a key never reaches another server."""
 
     def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
         return None
@@ -404,7 +403,7 @@ def _checked(name: str, url: str) -> str:
     if "@" in parts.netloc or parts.query:
         raise StudyError(
             f"Tokenizer server:{parts.scheme}://{host}: an address with a user, password or query "
-            "would be in every report; write the server into models.yaml, its key by "
+            "would show in every report; write the server into models.yaml, its key as "
             "`api_key_env`, and name it as server:<model>."
         )
     return url.partition("#")[0].rstrip("/").removesuffix("/v1")

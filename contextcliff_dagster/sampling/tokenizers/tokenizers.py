@@ -1,17 +1,15 @@
 """Tokenizers that count: exact, fast and without a network.
 
-A fast counter in place of a reference library, as soon as it pays and only where they agree.
+A fast counter replaces the reference library once that pays, and only if their counts agree.
 
 Loading the fast one takes seconds, so the reference library counts the first megabytes by itself.
 Before the fast one counts anything, both count `CHECK_TEXTS` and the beginning of the text at
-hand; where one count differs, the reference library goes on, and `CheckedCounter.counted_by` says
+hand; if any count differs, the reference library continues, and `CheckedCounter.counted_by` says
 so.
-
-Tokenizers that count: exact, fast and without a network where possible.
 
 tiktoken fetches the rank file of an encoding at its first use and then keeps it. The package
 ``bpe-openai`` carries the two current ones; they are taken from there, so that a machine that
-never reaches the network counts the same. Where it is missing, tiktoken's own way remains.
+never reaches the network counts the same. If it is missing, tiktoken fetches the file itself.
 
 Counts equal the reference library's (``tiktoken``; Hugging Face ``tokenizers``). It makes the first
 counts; ``fastokens`` makes all others, five to sixty times faster (``benchmarks/length_map.py``),
@@ -61,7 +59,7 @@ _LONG_RUN = re.compile(r"(?<!\s)\s{5000}|(?<!\S)\S{5000}")
 
 
 class CheckedCounter:
-    """Counts of one vocabulary by two libraries that must agree.
+    """Token counter of one vocabulary that uses two libraries, whose counts must agree.
 
     Args:
         reference: loads the library whose counts are authoritative.
@@ -166,7 +164,7 @@ class CheckedCounter:
             longest = max(map(len, texts))
             raise StudyError(
                 f"{self._names[0]} cannot count a document of up to {longest:,} characters (it "
-                "breaks on very long runs of spaces, or without any); leave such a document out."
+                "fails on very long runs with or without spaces); leave this document out."
             ) from error
 
     def compare(self, text: str = "") -> None:
@@ -177,7 +175,7 @@ class CheckedCounter:
             texts = list(CHECK_TEXTS)
             if not _LONG_RUN.search(text):
                 texts.append(text[:_OWN_CHARACTERS])
-            wanted = self._refer(texts)
+            expected = self._refer(texts)
             # Never both in memory: the vocabulary of a large model takes 60 to 200 MB in each.
             self._forget_reference()
             return_freed_memory()
@@ -187,7 +185,7 @@ class CheckedCounter:
                 self._verdict = f"because {self._names[1]} {error}"
                 return
             wrong = sum(
-                _count_or_none(fast, sample) != n for sample, n in zip(texts, wanted, strict=True)
+                _count_or_none(fast, sample) != n for sample, n in zip(texts, expected, strict=True)
             )
             if wrong:
                 of = f"{wrong} of {len(texts)} check texts"
@@ -248,7 +246,7 @@ def known_tokenizers() -> list[KnownTokenizer]:
         KnownTokenizer(
             "hub:<repository>",
             "as the tokenizer.json of this repository of the Hugging Face hub",
-            "the network at its first use; HF_TOKEN where it is gated",
+            "the network at its first use; HF_TOKEN if it is gated",
         ),
         KnownTokenizer(
             "server:<model>",
@@ -271,37 +269,37 @@ _MODELS = {
 
 
 def no_such_tokenizer(name: str, models: Iterable[str] = ()) -> StudyError:
-    """Return the error that ``name`` is not a tokenizer, with a suggestion.
+    """Return an error that says that ``name`` is not a tokenizer, with a suggestion.
 
     Args:
         models: names that may follow ``server:``, if known.
     """
-    kind, _, rest = name.partition(":")
-    if kind == "tiktoken" and rest:
+    kind, _, value = name.partition(":")
+    if kind == "tiktoken" and value:
         return StudyError(
-            f"tiktoken has no encoding {rest!r}{_meant(rest, encoding_names())}; it has "
+            f"tiktoken has no encoding {value!r}{_meant(value, encoding_names())}; it has "
             f"{', '.join(encoding_names())}."
         )
-    if kind == "server" and rest:
+    if kind == "server" and value:
         known = sorted(models)
-        listed = (
+        hint = (
             f"models.yaml has {', '.join(known)} behind servers"
             if known
             else "only a study knows models.yaml; elsewhere write server:http://HOST:PORT"
         )
-        return StudyError(f"There is no server of a model {rest!r}{_meant(rest, known)}; {listed}.")
+        return StudyError(f"There is no server of a model {value!r}{_meant(value, known)}; {hint}.")
     guess = _guess(name)
-    meant = f" (did you mean {guess!r}?)" if guess else ""
+    suggestion = f" (did you mean {guess!r}?)" if guess else ""
     return StudyError(
-        f"There is no tokenizer {name!r}{meant}; there are reference, tiktoken:<encoding>, "
+        f"There is no tokenizer {name!r}{suggestion}; there are reference, tiktoken:<encoding>, "
         "file:<path of a tokenizer.json>, hub:<repository>, server:<model of models.yaml> and "
         "server:<URL> (`contextcliff tokenizers`)."
     )
 
 
 def _meant(written: str, known: Iterable[str]) -> str:
-    near = get_close_matches(written, list(known), n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    matches = get_close_matches(written, list(known), n=1)
+    return f" (did you mean {matches[0]!r}?)" if matches else ""
 
 
 def _guess(name: str) -> str | None:
@@ -316,12 +314,12 @@ def _guess(name: str) -> str | None:
         path = Path(name).expanduser()
         if path.suffix == ".json" or (path / "tokenizer.json").is_file():
             return f"file:{name}"
-    if len(name) > 2 and (begun := [encoding for encoding in names if encoding.startswith(name)]):
-        return f"tiktoken:{begun[0]}"
+    if len(name) > 2 and (codes := [encoding for encoding in names if encoding.startswith(name)]):
+        return f"tiktoken:{codes[0]}"
     if "/" in name and is_repository(name):
         return f"hub:{name}"
-    known = ["reference", *names, *(f"tiktoken:{encoding}" for encoding in names)]
-    if near := get_close_matches(name, known, n=1, cutoff=0.7):
+    candidates = ["reference", *names, *(f"tiktoken:{encoding}" for encoding in names)]
+    if near := get_close_matches(name, candidates, n=1, cutoff=0.7):
         return near[0] if near[0] == "reference" or ":" in near[0] else f"tiktoken:{near[0]}"
     with suppress(KeyError):
         return f"tiktoken:{encoding_name_for_model(name)}"
@@ -412,8 +410,8 @@ def _cached_or_fetched(encoding: str) -> bytes:
 
     try:
         # Address and pinned hash are tiktoken's; the raw file is needed before it is parsed.
-        made = _constructed(encoding, tiktoken.load.read_file_cached)
-        return bytes(made["mergeable_ranks"])
+        parameters = _constructed(encoding, tiktoken.load.read_file_cached)
+        return bytes(parameters["mergeable_ranks"])
     except Exception as error:  # requests, OSError, a hash mismatch: there is no vocabulary
         raise _not_to_be_had(encoding, error) from error
 
@@ -453,20 +451,20 @@ def _not_to_be_had(encoding: str, error: Exception) -> StudyError:
 
 
 LARGEST_FILE = 256 << 20
-"""Most bytes of a tokenizer.json."""
+"""Largest tokenizer.json that is read, in bytes."""
 _FILE = "tokenizer.json"
 _REPOSITORY = re.compile(r"[\w-][\w.-]*(?:/[\w-][\w.-]*)?", re.ASCII)
 
 
 def is_repository(name: str) -> bool:
-    """Whether ``name`` is written as a repository of the hub: ``OWNER/NAME``, or ``NAME``."""
+    """Return whether ``name`` is a repository of the hub: ``OWNER/NAME``, or ``NAME``."""
     return len(name) <= 96 and _REPOSITORY.fullmatch(name) is not None
 
 
 def hub_file(name: str) -> Path:
     """Return the tokenizer.json of ``hub:OWNER/NAME`` or ``hub:OWNER/NAME@REVISION``.
 
-    The hub's cache on this machine comes first, so that later changes at the name change no count.
+    The hub's cache on this machine is used first, so that later changes on the hub change no count.
     ``HF_TOKEN``, ``HF_ENDPOINT``, ``HF_HOME`` and ``HF_HUB_OFFLINE`` apply, as they do for every
     tool of the hub.
 
@@ -477,15 +475,13 @@ def hub_file(name: str) -> Path:
     from huggingface_hub.errors import EntryNotFoundError
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
-    repository, _, written = name.removeprefix("hub:").partition("@")
-    revision = written or None
+    repository, _, revision_text = name.removeprefix("hub:").partition("@")
+    revision = revision_text or None
     if not is_repository(repository):
-        raise StudyError(
-            f"Tokenizer {name!r} names no repository of the hub; write hub:OWNER/NAME."
-        )
+        raise StudyError(f"Tokenizer {name!r} is not a repository of the hub; use hub:OWNER/NAME.")
     try:
-        kept = hf_hub_download(repository, _FILE, revision=revision, local_files_only=True)
-        return Path(kept).resolve()
+        cached_path = hf_hub_download(repository, _FILE, revision=revision, local_files_only=True)
+        return Path(cached_path).resolve()
     except (EntryNotFoundError, OSError, ValueError):
         pass
     disable_progress_bars()
@@ -502,7 +498,7 @@ def hub_file(name: str) -> Path:
     except Exception as error:  # of its HTTP client, too; none is shown: it may hold the token
         reason = _refusal(error, endpoint)
     raise StudyError(
-        f"Tokenizer {name!r} cannot be had: {reason}; correct that, or name a {_FILE} on this "
+        f"Tokenizer {name!r} cannot be loaded: {reason}; correct that, or name a {_FILE} on this "
         "machine as file:PATH."
     )
 
@@ -512,7 +508,7 @@ def _refusal(error: Exception, endpoint: str) -> str:
 
     host = _host(endpoint)
     if isinstance(error, GatedRepoError):
-        return f"{host} gives it to some accounts alone, and HF_TOKEN is not set to one of these"
+        return f"{host} gives it to some accounts only, and HF_TOKEN belongs to none of them"
     if isinstance(error, RepositoryNotFoundError):
         return f"{host} has no such repository, or a private one that HF_TOKEN does not open"
     status = getattr(getattr(error, "response", None), "status_code", None)
@@ -532,12 +528,12 @@ def _host(endpoint: str) -> str:
 
 _BATCH_CHARACTERS = 1 << 19
 _TIKTOKEN_CHARACTERS = 12_000_000
-"""tiktoken counts this many in the three seconds that fastokens takes to load a vocabulary."""
+"""Characters that tiktoken counts in the three seconds that fastokens needs to load."""
 _TOKENIZERS_CHARACTERS = 500_000
 
 
 class Tokenizer(Protocol):
-    """Counts tokens of plain text."""
+    """Counter of tokens in plain text."""
 
     @property
     def name(self) -> str: ...
@@ -564,29 +560,29 @@ def open_tokenizer(name: str) -> Tokenizer:
         StudyError: the name is not one of these, its vocabulary is missing or unreadable, or the
             hub or the server cannot be asked.
     """
-    kind, _, rest = name.partition(":")
+    kind, _, argument = name.partition(":")
     if name == "reference":
         from contextcliff_dagster.reference.card import weights_path
 
         return TokenizerJson(name, weights_path("reference-short") / "tokenizer.json")
-    if kind == "tiktoken" and rest:
-        if rest not in encoding_names():
+    if kind == "tiktoken" and argument:
+        if argument not in encoding_names():
             raise no_such_tokenizer(name)
-        return TiktokenTokenizer(rest)
-    if kind == "file" and rest:
-        path = Path(rest).expanduser()
+        return TiktokenTokenizer(argument)
+    if kind == "file" and argument:
+        path = Path(argument).expanduser()
         return TokenizerJson(name, path / "tokenizer.json" if path.is_dir() else path)
-    if kind == "hub" and rest:
+    if kind == "hub" and argument:
         return TokenizerJson(name, hub_file(name))
-    if kind == "server" and rest.startswith(("http://", "https://")):
-        return ServerTokenizer(name, rest)
+    if kind == "server" and argument.startswith(("http://", "https://")):
+        return ServerTokenizer(name, argument)
     raise no_such_tokenizer(name)
 
 
 class TokenizerJson(CheckedCounter):
-    """Any Hugging Face ``tokenizer.json``; counts as ``encode(text, add_special_tokens=False)``.
+    """Any Hugging Face ``tokenizer.json``; counts like ``encode(text, add_special_tokens=False)``.
 
-    There and here, a special token spelled out in the text counts as that one token.
+    As there, a special token that is spelled out in the text counts as that one token.
     """
 
     def __init__(self, name: str, path: Path) -> None:
@@ -652,7 +648,7 @@ class TokenizerJson(CheckedCounter):
 
 
 class TiktokenTokenizer(CheckedCounter):
-    """A tiktoken encoding; counts as ``encode_ordinary``: special tokens are plain text."""
+    """A tiktoken encoding; counts like ``encode_ordinary``: special tokens are plain text."""
 
     def __init__(self, encoding: str) -> None:
         self.name = f"tiktoken:{encoding}"
@@ -692,7 +688,7 @@ class TiktokenTokenizer(CheckedCounter):
             with tempfile.TemporaryDirectory(prefix="contextcliff-") as folder:
                 path = Path(folder) / f"{self._encoding}.tiktoken"
                 path.write_bytes(ranks)
-                made = fastokens.Tokenizer.from_tiktoken(str(path), encoding=self._encoding)
+                tokenizer = fastokens.Tokenizer.from_tiktoken(str(path), encoding=self._encoding)
         except OSError as error:
             raise StudyError(
                 f"Tokenizer {self.name!r} needs {len(ranks) >> 20} MB for a moment in "
@@ -702,7 +698,7 @@ class TiktokenTokenizer(CheckedCounter):
 
         def count(text: str) -> int:
             # Like encode_ordinary, but keeping only ids: 4 bytes a token instead of 16.
-            ids, _ = made.encode_batch_flat([text], split_special_tokens=True)
+            ids, _ = tokenizer.encode_batch_flat([text], split_special_tokens=True)
             return len(ids) // 4
 
         return count

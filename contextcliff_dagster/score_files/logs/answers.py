@@ -1,4 +1,4 @@
-"""Answers, the form that every log is read into: their scores, and how their lengths are known."""
+"""Logged answers, the form that every log is read into: their scores and how lengths are known."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ def digest(text: str) -> str:
 
 
 def answers_first(answers: Iterator[Answer]) -> Iterator[Answer]:
-    """Move an answer to the head: missing ones often do not show how their length is known."""
-    begun = []
+    """Move an answer to the front: missing ones often do not show how their length is known."""
+    head = []
     for answer in answers:
-        begun.append(answer)
+        head.append(answer)
         if answer.failure is None:
             break
-    yield from reversed(begun)
+    yield from reversed(head)
     yield from answers
 
 
 class Lengths:
-    """The length of every answer of one log, all by one rule.
+    """Lengths of all answers of one log, measured by one rule.
 
-    The rule is ``documents`` or ``counted`` where the options ask for it; else the first answer
-    decides: ``logged`` where the log gives its length, ``counted`` where it has the text. Answers
-    that the rule cannot measure have no length: different measures are never mixed.
+    The rule is ``documents`` or ``counted`` if the options ask for it; else the first answer
+    decides: ``logged`` if the log gives its length, ``counted`` if it has the text. Answers that
+    the rule cannot measure have no length: different measures are never mixed.
     """
 
     def __init__(self, options: LogOptions) -> None:
@@ -87,22 +87,22 @@ class Lengths:
         Raises:
             ScoreFileError: the file cannot be read, or none of them is in it.
         """
-        counted: dict[str, tuple[str, int]] = {}
+        documents: dict[str, tuple[str, int]] = {}
         try:
             for row in rows(path):
                 name = name_of(row.get("_id")) or name_of(row.get("id"))
                 text = longest_text(row)
                 if name in wanted and name is not None and text is not None:
                     document = digest(text)
-                    counted[name] = document, self.count(text, document)
+                    documents[name] = document, self.count(text, document)
         except OSError as error:
             raise ScoreFileError(f"{path} cannot be read: {error.strerror or error}.") from error
-        if not counted:
+        if not documents:
             raise ScoreFileError(
                 f"{path} has none of the log's documents: it needs one object a document, with "
                 "'_id' (or 'id') as in the log and 'context'."
             )
-        return counted
+        return documents
 
 
 DEFAULT_TOKENIZER = "tiktoken:o200k_base"
@@ -150,7 +150,7 @@ class Answer:
         variant: distinguishes rows that score one answer in several ways (filters of lm-eval).
         output, accepted: the answer and the accepted ones, for scoring here.
         rule: the benchmark's published rule (`scoring.scorers`); None: as text.
-        text: the document, or the whole prompt where ``of_prompt``.
+        text: the document, or the whole prompt if ``of_prompt``.
         document: the document's name, if the log has one.
         length: the log's own length; ``Log.length_kind`` says what it counts.
         error: why there is no answer, to complete the sentence "3 answers ...".
@@ -178,13 +178,13 @@ class Answer:
 
 @dataclass
 class Log:
-    """A log being read: ``answers`` runs once, and the fields behind it are known at its end.
+    """A log being read: ``answers`` runs once, and the fields after it are complete at its end.
 
     Attributes:
         tool: the name of the program that wrote it.
         length_kind: what ``Answer.length`` counts: ``prompt tokens``, ``words``, ``characters`` or
             ``sizes``.
-        own_rule: F1 scored here is the tool's own score of this task.
+        own_rule: whether F1 scored here equals the tool's own score of this task.
         score_names: names of the scores, if the log lists them apart.
         default_score: our score nearest to the tool's own, for logs without scores.
         notes: sentences about the log that bear on the result.

@@ -27,13 +27,13 @@ _UNITS = {"k": 1 << 10, "M": 1 << 20}
 _SCORE = "babilong"
 _FOLDER = "babilong_evals"
 _NO_QUESTION = (
-    "The file has no column 'question', which BABILong's own rule needs: what a question names is "
-    "no answer."
+    "The file has no column 'question', which BABILong's own rule needs: words "
+    "named in the question do not count as answers."
 )
 
 
 def is_results(path: Path, head: bytes) -> bool:
-    """Whether the file that begins with ``head`` holds results, by its name and header."""
+    """Return whether the file that begins with ``head`` holds results, by its name and header."""
     if _NAME.match(stem(path)) is None:
         return False
     header = head.partition(b"\n")[0].decode(errors="replace").strip().split(",")
@@ -41,26 +41,26 @@ def is_results(path: Path, head: bytes) -> bool:
 
 
 def read_results(path: Path) -> Log:
-    """Read the log in a file of results, whose name is its task and size."""
-    named = _NAME.match(stem(path))
-    assert named is not None
-    size = int(named["size"]) * _UNITS[named["unit"]]
+    """Read a file of results, whose name gives its task and size, as a log."""
+    match = _NAME.match(stem(path))
+    assert match is not None
+    size = int(match["size"]) * _UNITS[match["unit"]]
     columns = read_columns(path, (*_NEEDED, _QUESTION), ())
     folders = path.resolve().parents
     below = len(folders) > 2 and folders[2].name == _FOLDER
     return Log(
         path,
         TOOL,
-        _answers(columns, named["task"], size),
+        _answers(columns, match["task"], size),
         model=f"{folders[1].name}/{folders[0].name}" if below else None,
-        task=named["task"],
+        task=match["task"],
         length_kind="sizes",
         default_score="contained",
         notes=[
-            "BABILong fills its texts up to a size that is set: these lengths are manufactured, "
+            "BABILong pads its texts to a chosen size: these lengths are manufactured, "
             "and the result says little about documents of natural length.",
-            "Labels are matched as whole words, where BABILong's script finds them inside words, "
-            "too (`one` in `none`).",
+            "Labels are matched as whole words; BABILong's script also finds them inside words "
+            "(`one` in `none`).",
             *([] if _QUESTION in columns.arrays else [_NO_QUESTION]),
         ],
         no_text="BABILong leaves the documents out of its results",
@@ -75,8 +75,8 @@ def _answers(columns: Columns, task: str, size: int) -> Iterator[Answer]:
     for row, (target, output, question) in enumerate(zip(*values, questions, strict=True)):
         answer = output or ""
         scores = {}
-        known = target and question is not None
-        rule = published_rule(task, question) if known else None
+        has_rule = target and question is not None
+        rule = published_rule(task, question) if has_rule else None
         if rule is not None:
             scores[_SCORE] = scorer_of({RULE: rule})(ParsedAnswer(answer, answer), [target]).f1
         name = f"{size}/{row}"  # every size has its own texts

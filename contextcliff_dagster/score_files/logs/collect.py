@@ -1,6 +1,6 @@
-"""Logged answers to records: one length, one score and one document each, and what is left out.
+"""Conversion of logged answers to records with one length, score and document each.
 
-Which tool wrote a file, by its content; and the file read accordingly.
+A file's content shows which tool wrote it; unusable answers are counted.
 """
 
 from __future__ import annotations
@@ -75,29 +75,29 @@ def collect(log: Log, options: LogOptions) -> ScoreRecords:
     copied: list[tuple[str, bool]] = []
     table, scores = _tables(log, options, lengths, copied)
     if (table["error"] != "").all():
-        raise UnusableLogError(_nothing(log, Counter(table["error"])))
+        raise UnusableLogError(_nothing_usable(log, Counter(table["error"])))
     name, scored_here, values = _chosen(log, options, table, scores)
     if options.documents is not None:
-        known = lengths.of_documents(options.documents, set(table["example"].dropna()))
-        pairs = [known.get(example, (None, np.nan)) for example in table["example"]]
+        documents = lengths.of_documents(options.documents, set(table["example"].dropna()))
+        pairs = [documents.get(example, (None, np.nan)) for example in table["example"]]
         table["document"] = pd.Series([document for document, _ in pairs], dtype=object)
         table["length"] = np.array([length for _, length in pairs], dtype=np.float64)
-    seen = np.ones(len(table), dtype=bool)
+    is_first = np.ones(len(table), dtype=bool)
     if table["variant"].nunique() > 1:  # a filter's rows score the answers of the others again
-        wanted = table["variant"].iloc[0] if scored_here else name.partition(",")[2]
-        seen = (table["variant"] == wanted).to_numpy()
+        variant = table["variant"].iloc[0] if scored_here else name.partition(",")[2]
+        is_first = (table["variant"] == variant).to_numpy()
     reasons = np.select(
         [(table["error"] != "").to_numpy(), np.isnan(values), table["length"].isna().to_numpy()],
         [table["error"].to_numpy(), np.full(len(table), _NO_SCORE, object), _NO_LENGTH],
         "",
     )
-    used = (reasons == "") & seen
-    left_out = Counter(reason for reason in reasons[seen] if reason)
-    if not used.any():
-        raise UnusableLogError(_nothing(log, left_out))
-    kept = used | (seen & (table["failure"].notna() & table["length"].notna()).to_numpy())
-    score = _of_scale(log, name, np.where(used, values, np.nan)[kept], options.scale)
-    frame = _frame(log, table[kept].reset_index(drop=True), score)
+    is_used = (reasons == "") & is_first
+    left_out = Counter(reason for reason in reasons[is_first] if reason)
+    if not is_used.any():
+        raise UnusableLogError(_nothing_usable(log, left_out))
+    is_row = is_used | (is_first & (table["failure"].notna() & table["length"].notna()).to_numpy())
+    score = _of_scale(log, name, np.where(is_used, values, np.nan)[is_row], options.scale)
+    frame = _frame(log, table[is_row].reset_index(drop=True), score)
     of_prompt = lengths.rule != "documents" and bool(table["of_prompt"].any())
     notes = _notes(log, frame, lengths, of_prompt, name if scored_here else None)
     logged = lengths.rule == "logged"
@@ -108,7 +108,7 @@ def collect(log: Log, options: LogOptions) -> ScoreRecords:
         tokenizer=None if logged else lengths.name,
         score_name=name,
         length_kind=log.length_kind if logged else lengths.name,
-        notes=(_used(log, frame, left_out), *notes),
+        notes=(_usage_note(log, frame, left_out), *notes),
         copied_share=copied_share(copied),
     )
 
@@ -133,8 +133,8 @@ def _tables(
         named = (*kind, document, text, of_prompt, answer.finished_at)
         short = 0 < len(answer.text or "") <= MOST_CHARACTERS
         if len(copied) < MOST_QUESTIONS and answer.accepted and short:
-            held = any(map(Haystack(answer.text or "").holds, answer.accepted))
-            copied.append((answer.accepted[0], held))
+            is_copied = any(map(Haystack(answer.text or "").holds, answer.accepted))
+            copied.append((answer.accepted[0], is_copied))
         length = None if answer.error and not answer.failure else lengths.of(answer, text)
         tokens = (length, answer.prompt_tokens, answer.completion_tokens)
         for column, value in zip(objects, named, strict=True):
@@ -163,8 +163,8 @@ def _tables(
 def _scored_here(
     answer: Answer, options: LogOptions, as_logged: bool
 ) -> tuple[float, float, float]:
-    wanted = options.own_score is not None or not answer.scores
-    if not wanted or answer.output is None or not answer.accepted or answer.error:
+    is_needed = options.own_score is not None or not answer.scores
+    if not is_needed or answer.output is None or not answer.accepted or answer.error:
         return (np.nan,) * 3
     from contextcliff_dagster.scoring.parse import ParsedAnswer, parse_answer
     from contextcliff_dagster.scoring.scorers import RULE, scorer_of
@@ -182,32 +182,32 @@ def _chosen(
     """Return the score's name, whether it is ours, and its value in every row (NaN: none)."""
     candidates = [n for n in scores.columns if log.score_names is None or n in log.score_names]
     names = ", ".join(sorted(candidates)) or "none"
-    ours = options.own_score or (None if candidates or options.metric else log.default_score)
-    if ours is not None:
-        if table[ours].isna().all():
+    own_score = options.own_score or (None if candidates or options.metric else log.default_score)
+    if own_score is not None:
+        if table[own_score].isna().all():
             raise ScoreFileError(
                 f"{log.path}: no answer of this {log.tool} log has both an output and accepted "
-                f"answers to score it by{_ended(table)}."
+                f"answers to score it by{_failed_calls(table)}."
             )
-        return ours, True, table[ours].to_numpy()
+        return own_score, True, table[own_score].to_numpy()
     if options.metric is not None:
         metric = options.metric.removesuffix(",none")
-        whole = [n for n in candidates if n == metric]
-        candidates = whole or [n for n in candidates if n.partition(",")[0] == metric]
+        exact_names = [n for n in candidates if n == metric]
+        candidates = exact_names or [n for n in candidates if n.partition(",")[0] == metric]
     if len(candidates) != 1:
-        what = f"no score {options.metric!r}" if not candidates else f"{len(candidates)} scores"
+        problem = f"no score {options.metric!r}" if not candidates else f"{len(candidates)} scores"
         raise ScoreFileError(
-            f"{log.path} has {what}; found: {names}{_ended(table)}. Choose one with "
+            f"{log.path} has {problem}; found: {names}{_failed_calls(table)}. Choose one with "
             "--metric NAME, or score the answers here with --score em, f1 or contained."
         )
     return candidates[0], False, scores[candidates[0]].to_numpy()
 
 
-def _ended(table: pd.DataFrame) -> str:
+def _failed_calls(table: pd.DataFrame) -> str:
     """Return a clause that counts the calls without an answer; "" if there are none."""
     errors = Counter(error for error in table["error"] if error)
-    counted = ", ".join(f"{count:,} {error}" for error, count in errors.most_common())
-    return f" (of {len(table):,} answers, left out: {counted})" if errors else ""
+    error_counts = ", ".join(f"{count:,} {error}" for error, count in errors.most_common())
+    return f" (of {len(table):,} answers, left out: {error_counts})" if errors else ""
 
 
 def _of_scale(log: Log, name: str, values: Floats, scale: float) -> Floats:
@@ -246,13 +246,13 @@ def _frame(log: Log, used: pd.DataFrame, score: Floats) -> pd.DataFrame:
     return frame
 
 
-def _nothing(log: Log, left_out: Counter[str]) -> str:
-    counted = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())
+def _nothing_usable(log: Log, left_out: Counter[str]) -> str:
+    counts = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())
     hint = ""
     if _NO_LENGTH in left_out:
         hint = f" {log.no_text[0].upper()}{log.no_text[1:]}: g" if log.no_text else " G"
         hint += "ive the data set's own file, whose ids the log has, with --documents FILE."
-    return f"{log.path}: none of the answers in this {log.tool} log can be used ({counted}).{hint}"
+    return f"{log.path}: none of the answers in this {log.tool} log can be used ({counts}).{hint}"
 
 
 _LOGGED = {
@@ -261,8 +261,8 @@ _LOGGED = {
         "instructions and question, not tokens of the document alone."
     ),
     **{
-        unit: f"Lengths are the {unit} in the log, not tokens: read every number of tokens here, "
-        f"the cap too, as so many {unit}."
+        unit: f"Lengths are the {unit} in the log, not tokens: read all numbers of tokens here, "
+        f"including the cap, as {unit}."
         for unit in ("words", "characters")
     },
     "sizes": (
@@ -272,7 +272,7 @@ _LOGGED = {
 }
 
 
-def _used(log: Log, frame: pd.DataFrame, left_out: Counter[str]) -> str:
+def _usage_note(log: Log, frame: pd.DataFrame, left_out: Counter[str]) -> str:
     frame = frame[frame["score"].notna()]
     used, answers = len(frame), len(frame) + left_out.total()
     sentence = f"{log.path.name} is a log of {log.tool}: {used:,} of {answers:,} answers used"
@@ -311,8 +311,8 @@ def _notes(
         )
     elif of_prompt:
         yield (
-            "Documents are distinguished by the whole prompt: questions about one document count "
-            "as independent, and intervals are too narrow if there are such."
+            "Documents are distinguished by the whole prompt: if several questions share one, "
+            "they count as independent and the intervals are too narrow."
         )
     yield from log.notes
 
@@ -384,8 +384,8 @@ def _opened_log(path: Path, head: bytes, options: LogOptions) -> Log | None:
 
 
 def _members(head: bytes) -> tuple[dict[bytes, bytes], bytes]:
-    """The names of the object that ``head`` begins with -> how each value begins; and what follows
-    the object, where it ends in ``head``."""
+    """Return the names in the object that ``head`` begins with, each with the beginning of its
+    value, and what follows the object if it ends within ``head``."""
     members: dict[bytes, bytes] = {}
     depth = 0
     for token in _TOKEN.finditer(head) if head.startswith(b"{") else ():

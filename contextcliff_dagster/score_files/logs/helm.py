@@ -42,7 +42,7 @@ _Stats = dict[str, float]
 
 
 def is_other_file(row: Mapping[str, Any]) -> bool:
-    """Whether ``row`` begins a HELM file that has no answers with scores and lengths."""
+    """Return whether ``row`` begins a HELM file that has no answers with scores and lengths."""
     summary = isinstance(row.get("name"), dict) and "count" in row and "sum" in row
     instance = isinstance(row.get("input"), dict) and isinstance(row.get("references"), list)
     return summary or instance or {"instance_id", "predicted_text"} <= row.keys()
@@ -65,14 +65,14 @@ def read_run(path: Path, options: LogOptions) -> Log:
     stats = path.with_name(_STATS) if of_state else path
     state = path if of_state else path.with_name(_STATE)
     known = _stats(stats) if stats.is_file() else {}
-    wanted = of_state or options.tokenizer is not None or options.own_score is not None
+    has_text = of_state or options.tokenizer is not None or options.own_score is not None
     spec = _spec(path.with_name(_SPEC))
     scenario = name_of(mapping(spec.get("scenario_spec")).get("class_name")) or ""
     adapter = mapping(spec.get("adapter_spec"))
     return Log(
         path,
         TOOL,
-        _of_state(state, known) if wanted and state.is_file() else map(_answer, *_split(known)),
+        _of_state(state, known) if has_text and state.is_file() else map(_answer, *_split(known)),
         model=name_of(adapter.get("model")) or name_of(adapter.get("model_deployment")),
         task=scenario.rpartition(".")[2].removesuffix("Scenario") or None,
         no_text=f"HELM keeps the prompts in {_STATE}, which is not next to it",
@@ -88,15 +88,15 @@ def _spec(path: Path) -> Mapping[str, Any]:
 
 def _stats(path: Path) -> dict[tuple[_Key, bool], _Stats]:
     """Return the statistics of every (instance, trial), keyed with whether it was perturbed."""
-    known: dict[tuple[_Key, bool], _Stats] = {}
+    stats_by_key: dict[tuple[_Key, bool], _Stats] = {}
     for row in rows(path):
         key = (_key(row.get("instance_id"), row), bool(row.get("perturbation")))
-        of_answer = known.setdefault(key, {})
+        of_answer = stats_by_key.setdefault(key, {})
         for stat in _listed(row.get("stats")):
             name = name_of(mapping(mapping(stat).get("name")).get("name"))
             if name is not None and (mean := number(mapping(stat).get("mean"))) is not None:
                 of_answer[name] = mean
-    return known
+    return stats_by_key
 
 
 def _listed(value: Any) -> list[Any]:
@@ -150,8 +150,8 @@ def _add_texts(answer: Answer, state: Mapping[str, Any], instance: Mapping[str, 
     if isinstance(text := first.get("text"), str):
         answer.output = name_of(mapping(state.get("output_mapping")).get(text.strip())) or text
     references = [mapping(reference) for reference in _listed(instance.get("references"))]
-    right = [reference for reference in references if "correct" in _listed(reference.get("tags"))]
-    accepted = (name_of(mapping(reference.get("output")).get("text")) for reference in right)
+    correct = [reference for reference in references if "correct" in _listed(reference.get("tags"))]
+    accepted = (name_of(mapping(reference.get("output")).get("text")) for reference in correct)
     answer.accepted = [text for text in accepted if text is not None]
     if result.get("success") is False:
         answer.error = "that ended in an error"

@@ -45,10 +45,10 @@ def _answers(log: Log) -> Iterator[Answer]:
                 log.model = name_of(value.get("model_name_or_path"))
                 log.task = name_of(value.get("datasets"))
                 set_to = number(value.get("input_max_length"))
-                here = f" (here {set_to:,.0f} tokens)" if set_to else ""
+                size = f" (here {set_to:,.0f} tokens)" if set_to else ""
                 log.notes.append(
-                    f"HELMET fills its inputs up to a length that is set{here} and cuts what is "
-                    "longer: these lengths are manufactured, and the result says little about "
+                    f"HELMET pads its inputs to a chosen length{size} and cuts longer ones: "
+                    " these lengths are manufactured, and the result says little about "
                     "documents of natural length."
                 )
             elif name == "data":
@@ -68,8 +68,8 @@ def _answer(item: Mapping[str, Any], set_to: float | None) -> Answer:
         example=None if name is None else f"{set_to or 0:g}/{name}",
         scores={
             key: value
-            for key, given in item.items()
-            if key not in (*_LENGTHS, *_NAMES) and (value := number(given)) is not None
+            for key, entry in item.items()
+            if key not in (*_LENGTHS, *_NAMES) and (value := number(entry)) is not None
         },
         output=item["output"] if isinstance(item.get("output"), str) else None,
         accepted=texts_of(item.get("answer")) or texts_of(item.get("answers")),

@@ -56,8 +56,8 @@ def read_eval(path: Path, options: LogOptions) -> Log:
     if head_name is None:
         members.close()
         raise ScoreFileError(
-            f"{path} is a zip file without {_HEADER}, so no log of inspect_ai; unpack it and name "
-            "the file in it."
+            f"{path} is a zip file without {_HEADER}, so not a log of inspect_ai; unpack it and "
+            "name the file in it."
         )
     log = Log(path, TOOL)
     head = members.json(head_name)
@@ -87,18 +87,18 @@ def _of_members(members: ZipMembers, samples: list[str]) -> Iterator[Answer]:
 
 def _of_object(log: Log, options: LogOptions) -> Iterator[Answer]:
     head: dict[str, Any] = {}
-    begun = False
+    has_begun = False
     with opened(log.path) as file:
         for name, value in walk(log.path, file, ("samples", "reductions")):
             if name == "samples":
-                if not begun:
-                    begun = True
+                if not has_begun:
+                    has_begun = True
                     _take_head(log, head, None, options)
                 if isinstance(value, dict):
                     yield _answer(value)
             elif name in ("status", "eval", "error"):
                 head[name] = value
-    if not begun:
+    if not has_begun:
         _take_head(log, head, 0, options)
 
 
@@ -110,16 +110,16 @@ def _take_head(log: Log, head: Mapping[str, Any], count: int | None, options: Lo
         return
     # Only the error's class: its text may hold the whole request.
     message = str(mapping(head.get("error")).get("message") or "").partition("(")[0]
-    why = f" ({' '.join(message.split())[:80]})" if message else ""
-    ended = {"cancelled": "was cancelled", "started": "has not ended"}.get(status, f"failed{why}")
+    cause = f" ({' '.join(message.split())[:80]})" if message else ""
+    end = {"cancelled": "was cancelled", "started": "has not ended"}.get(status, f"failed{cause}")
     if not options.partial:
         has = "" if count is None else f" and has {count:,} samples"
         raise ScoreFileError(
-            f"{log.path} is the log of a run that {ended}{has}: finish it (inspect eval-retry), "
-            "or take what is there with --partial."
+            f"{log.path} is the log of a run that {end}{has}: finish it (inspect eval-retry), "
+            "or use its answers so far with --partial."
         )
     log.notes.append(
-        f"The run of {log.path.name} {ended}: what it left out may be what was hardest or longest."
+        f"The run of {log.path.name} {end}: the missing answers may be the hardest or longest."
     )
 
 
@@ -128,19 +128,19 @@ def _answer(sample: Mapping[str, Any]) -> Answer:
     usage = mapping(output.get("usage"))
     prompt = _prompt(sample)
     document = longest_text(metadata)
-    inside = document is not None and document in prompt
+    is_quoted = document is not None and document in prompt
     tokens = _prompt_tokens(usage)
     error = "declared invalid" if sample.get("invalidation") else None
-    if raised := sample.get("error"):
-        error = f"with an error{_class_of(raised)}"
+    if exception := sample.get("error"):
+        error = f"with an error{_class_of(exception)}"
     failure, stopped = _NO_ANSWER.get(str(_choice(output).get("stop_reason")), (None, None))
     return Answer(
         example=name_of(sample.get("id")),
         scores=dict(_scores(sample)),
         output=_completion(output),
         accepted=texts_of(sample.get("target")),
-        text=document if inside else prompt or None,
-        of_prompt=not inside,
+        text=document if is_quoted else prompt or None,
+        of_prompt=not is_quoted,
         document=name_of(metadata.get("document_id")),
         length=tokens,
         prompt_tokens=tokens,
@@ -158,18 +158,18 @@ def _prompt_tokens(usage: Mapping[str, Any]) -> float | None:
     shows it, and no more tokens than the total can come from a cache.
     """
     names = ("input_tokens", "output_tokens", "total_tokens")
-    given, written, total = (number(usage.get(name)) or 0.0 for name in names)
+    n_input, n_output, total = (number(usage.get(name)) or 0.0 for name in names)
     kinds = ("read", "write")
     cached = sum(number(usage.get(f"input_tokens_cache_{kind}")) or 0.0 for kind in kinds)
-    apart = cached > given or 2 * (total - given - written) > cached
-    return (given + cached * apart) or None
+    is_separate = cached > n_input or 2 * (total - n_input - n_output) > cached
+    return (n_input + cached * is_separate) or None
 
 
 def _class_of(error: Any) -> str:
-    """Return an error's class in brackets, if it is named, and nothing of its text."""
-    named = _CLASS.match(str(mapping(error).get("message") or ""))
-    raised = _RAISED.findall(str(mapping(error).get("traceback") or ""))
-    names = [*raised, *([named[0]] if named else [])]
+    """Return an error's class in brackets, without its text; empty if it has none."""
+    match = _CLASS.match(str(mapping(error).get("message") or ""))
+    classes = _RAISED.findall(str(mapping(error).get("traceback") or ""))
+    names = [*classes, *([match[0]] if match else [])]
     return f" ({names[-1]})" if names else ""
 
 
@@ -185,8 +185,8 @@ def _choice(output: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _prompt(sample: Mapping[str, Any]) -> str:
-    given = sample.get("input")
-    text = given if isinstance(given, str) else chat_text(given)
+    content = sample.get("input")
+    text = content if isinstance(content, str) else chat_text(content)
     if text.startswith(_ATTACHMENT):
         attached = mapping(sample.get("attachments")).get(text.removeprefix(_ATTACHMENT))
         return attached if isinstance(attached, str) else ""

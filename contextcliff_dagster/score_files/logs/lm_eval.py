@@ -38,9 +38,9 @@ RULER = "ruler"
 
 def read_samples(path: Path) -> Log:
     """Read the log in a file of samples, which is named after its task and time."""
-    named = _NAME.match(path.name)
+    match = _NAME.match(path.name)
     answers = (_answer(row) for row in rows(path))
-    return Log(path, TOOL, answers, _model(path), task=named["task"] if named else None)
+    return Log(path, TOOL, answers, _model(path), task=match["task"] if match else None)
 
 
 def _answer(row: Mapping[str, Any]) -> Answer:
@@ -63,8 +63,8 @@ def _answer(row: Mapping[str, Any]) -> Answer:
 
 
 def _scores(row: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    named = row.get("metrics")
-    names = named if isinstance(named, list) else [n for n in row if n not in _NO_SCORES]
+    metrics = row.get("metrics")
+    names = metrics if isinstance(metrics, list) else [n for n in row if n not in _NO_SCORES]
     scores = {str(n): value for n in names if (value := number(row.get(n))) is not None}
     # RULER's tasks have a score per length, named by it: -1 in all but the document's own.
     if scores and all(name.isdigit() for name in scores):
@@ -77,19 +77,19 @@ def _scores(row: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[tup
 
 def _prompt(arguments: Any) -> str:
     """Return the first request's prompt: a text, or chat messages written as JSON."""
-    given = arguments
+    request = arguments
     if isinstance(arguments, dict):  # since 0.4.5: gen_args_0: {arg_0: prompt, arg_1: ...}
-        given = mapping(arguments.get("gen_args_0")).get("arg_0")
-    while isinstance(given, list) and given:
-        given = given[0]
-    if not isinstance(given, str):
+        request = mapping(arguments.get("gen_args_0")).get("arg_0")
+    while isinstance(request, list) and request:
+        request = request[0]
+    if not isinstance(request, str):
         return ""
-    if given.startswith("[{"):
+    if request.startswith("[{"):
         try:
-            return chat_text(json.loads(given)) or given
+            return chat_text(json.loads(request)) or request
         except ValueError:
-            return given
-    return given
+            return request
+    return request
 
 
 def _model(path: Path) -> str | None:

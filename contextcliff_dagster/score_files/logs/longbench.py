@@ -44,16 +44,16 @@ _CUT = (
 
 
 def read_predictions(path: Path) -> Log:
-    """Read the log in a file of predictions of version 1, whose name is its task."""
+    """Read a file of predictions of version 1, whose name is its task, as a log."""
     task = stem(path).removesuffix("_e")  # LongBench-E
-    counted = _counted(next(rows(path)), task)
+    unit = _length_unit(next(rows(path)), task)
     return Log(
         path,
         TOOL_1,
-        (_prediction(row, task, counted) for row in rows(path)),
+        (_prediction(row, task, unit) for row in rows(path)),
         model=path.parent.name if path.parent.parent.name in ("pred", "pred_e") else None,
         task=task,
-        length_kind=counted,
+        length_kind=unit,
         # LongBench splits Chinese into words; here characters are compared.
         own_rule=task not in NOT_SCORED and task != "multifieldqa_zh",
         notes=[_CUT],
@@ -62,7 +62,7 @@ def read_predictions(path: Path) -> Log:
 
 
 def read_results(path: Path) -> Log:
-    """Read the log in a file of results of version 2, whose name is its model."""
+    """Read a file of results of version 2, whose name is its model, as a log."""
     return Log(
         path,
         TOOL_2,
@@ -73,18 +73,18 @@ def read_results(path: Path) -> Log:
     )
 
 
-def _counted(row: Mapping[str, Any], task: str) -> str:
+def _length_unit(row: Mapping[str, Any], task: str) -> str:
     """Return what ``length`` counts: characters of Chinese, else words."""
     if task in _CHINESE:
         return "characters"
-    known = task in NATURAL or task in MANUFACTURED or task in NOT_SCORED
+    is_known = task in NATURAL or task in MANUFACTURED or task in NOT_SCORED
     text = "".join(texts_of(row.get("answers")))
-    return "characters" if not known and any(map(is_unspaced, text)) else "words"
+    return "characters" if not is_known and any(map(is_unspaced, text)) else "words"
 
 
 def _prediction(row: Mapping[str, Any], task: str, counted: str) -> Answer:
     if (dataset := str(row.get("dataset") or task).removesuffix("_e")) != task:
-        if _counted(row, dataset) != counted:
+        if _length_unit(row, dataset) != counted:
             return Answer(error=f"whose lengths do not count {counted} as the first one's does")
         task = dataset
     output = row["pred"] if isinstance(row.get("pred"), str) else None
@@ -101,14 +101,14 @@ def _prediction(row: Mapping[str, Any], task: str, counted: str) -> Answer:
 
 
 def _result(row: Mapping[str, Any]) -> Answer:
-    judged = number(row.get("judge"))
+    verdict = number(row.get("judge"))
     context = longest_text(row)
     # Of that length it was cut; a file that keeps the whole document has other lengths.
-    cut = context is None or len(context) <= _KEPT_CHARACTERS
+    is_cut = context is None or len(context) <= _KEPT_CHARACTERS
     return Answer(
         example=name_of(row.get("_id")),
-        scores={} if judged is None else {"judge": judged},
+        scores={} if verdict is None else {"judge": verdict},
         output=name_of(row.get("pred")) or "",
         accepted=texts_of(row.get("answer")),
-        text=None if cut else context,
+        text=None if is_cut else context,
     )

@@ -166,7 +166,7 @@ class ZipMembers:
                 size += len(part)
         content = b"".join(parts)
         if size <= MOST_BYTES and zlib.crc32(content) != info.CRC:
-            raise zipfile.BadZipFile("its checksum is another")
+            raise zipfile.BadZipFile("its checksum does not match")
         return content
 
     def _damaged(self, name: str, why: str) -> ScoreFileError:

@@ -28,7 +28,7 @@ MARKS = (b'"origin_prompt"', b'"prediction"', b'"label: ')
 
 _RESULTS, _PREDICTIONS = "results", "predictions"
 _OUTPUTS = ("pred", "predictions", "prediction", "origin_prediction")
-"""The answer as it was scored comes first, then as it was given."""
+"""Names of an answer's text: the scored form first, then the original form."""
 _ACCEPTED = ("references", "answer", "answers", "gold")
 _NO_SCORES = frozenset((*_OUTPUTS, *_ACCEPTED, "idx", "index", "id", "type", "prompt"))
 _LONGEST_LIST = 10_000
@@ -72,10 +72,10 @@ def _log(path: Path, results: list[Path], predictions: list[Path]) -> Log:
 
 def _of_run(path: Path, folder: str) -> list[Path]:
     """Return the file of the same name in the run's ``folder``, or its parts; empty if missing."""
-    here = path.resolve().parent
-    place = here.parent.with_name(folder) / here.name
-    if (whole := place / path.name).is_file():
-        return [whole]
+    folder_path = path.resolve().parent
+    place = folder_path.parent.with_name(folder) / folder_path.name
+    if (file := place / path.name).is_file():
+        return [file]
     parts: list[Path] = []
     while (part := place / f"{path.stem}_{len(parts)}{path.suffix}").is_file():
         parts.append(part)
@@ -138,8 +138,8 @@ def _answer(example: int, detail: Mapping[str, Any], predicted: Mapping[str, Any
         example=str(example),
         scores={
             key: value
-            for key, given in detail.items()
-            if key not in _NO_SCORES and (value := number(given)) is not None
+            for key, entry in detail.items()
+            if key not in _NO_SCORES and (value := number(entry)) is not None
         },
         output=output,
         accepted=next(filter(None, accepted), ()),

@@ -89,7 +89,7 @@ def test_what_is_no_time_is_no_limit(limit: str, tmp_path: Path) -> None:
     path = write(tmp_path / "mine.csv", answers())
     ended = call(*QUICK, str(path), "--ttft-limit", limit)
     assert ended.code == 2
-    assert "is not a time; write 2s or 2000ms." in ended.err
+    assert "is not a time; use 2s or 2000ms." in ended.err
 
 
 def test_a_limit_on_times_that_are_not_there_is_an_error(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_broken_log_stops_no_other(tmp_path: Path) -> None:
 
 def test_options_of_logs_are_for_logs_and_exclude_each_other(tmp_path: Path) -> None:
     plain = str(write(tmp_path / "a.csv", answers()))
-    assert_one_sentence(call("analyze", plain, "--metric", "exact"), "no log of another tool")
+    assert_one_sentence(call("analyze", plain, "--metric", "exact"), "not another tool's log")
     log = str(planted(tmp_path / "a.eval"))
     assert_one_sentence(call("analyze", log), "found: exact, other", "--metric NAME")
     both = call("analyze", log, "--metric", "exact", "--score", "f1")

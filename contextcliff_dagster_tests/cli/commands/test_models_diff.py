@@ -101,7 +101,9 @@ def test_a_model_that_changed_since_its_campaign_says_so_and_how_to_go_on(home: 
         assert "one: as declared. It differs from campaign c of study 's'" in out
         assert "contextcliff campaign new s" in out
         # The same is an error as soon as it is to be measured under the old name.
-        with pytest.raises(EngineError, match=r"weights_sha256: .* -> .*campaign new s.*name of"):
+        with pytest.raises(
+            EngineError, match=r"weights_sha256: .* -> .*campaign new s.*its own name"
+        ):
             run(ledger, load_models()["one"], n=2, study="s", campaign="c")
 
 

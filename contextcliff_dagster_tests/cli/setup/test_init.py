@@ -335,7 +335,7 @@ def test_addresses_as_people_copy_them(given: str, meant: str) -> None:
 
 @pytest.mark.parametrize("given", ["", "http://", "ftp://h/v1", "http://h:0/v1"])
 def test_what_is_no_address_is_one_sentence(given: str) -> None:
-    with pytest.raises(StudyError, match="no address"):
+    with pytest.raises(StudyError, match="not an address"):
         plain_address(given)
 
 

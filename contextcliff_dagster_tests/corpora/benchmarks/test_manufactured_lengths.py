@@ -146,7 +146,7 @@ def test_longbench_pro_takes_the_tasks_with_one_short_answer(tmp_path: Path) -> 
 def test_a_longbench_set_of_unknown_making_is_not_taken_for_natural(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "mine.jsonl", [longbench("mine")])
     with pytest.raises(
-        CorpusError, match=r"mine\.jsonl, line 1: 'dataset' is 'mine', which is none"
+        CorpusError, match=r"mine\.jsonl, line 1: 'dataset' is 'mine', which is not"
     ):
         read("longbench", path)
 

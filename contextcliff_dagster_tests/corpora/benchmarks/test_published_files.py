@@ -41,4 +41,4 @@ def test_the_folder_of_all_published_files_is_refused_by_what_is_in_it() -> None
     with pytest.raises(CorpusError) as caught:
         recognise(published_file(FILES[0][0]).parent)
     assert "holds files of several benchmarks: hotpotqa (" in str(caught.value)
-    assert ", 2 of none that is known (gpt_4_1_longmemeval_" in str(caught.value)
+    assert ", 2 of no known benchmark (gpt_4_1_longmemeval_" in str(caught.value)

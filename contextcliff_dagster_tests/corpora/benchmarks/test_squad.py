@@ -139,7 +139,7 @@ def test_a_file_is_read_an_article_at_a_time_and_one_cut_off_says_so(tmp_path: P
             [{"paragraphs": [{"context": "c", "qas": [{"id": "1", "answers": [{"text": 1}]}]}]}],
             r"qas 1, answers 1: 'text' is not text",
         ),
-        ([], "gives no question of squad"),
+        ([], "has no question of squad"),
     ],
 )
 def test_a_broken_file_is_one_sentence_with_the_place(

@@ -124,7 +124,7 @@ def test_a_worker_that_is_killed_costs_the_file_it_held(tmp_path: Path, endless:
     results = list(extract_all(paths, Limits(seconds=100, workers=1)))
     killed.join()
     assert results[0] == Unusable(
-        endless, "had its reader killed from outside, perhaps for want of memory on this machine"
+        endless, "had its reader killed from outside, perhaps because memory ran out"
     )
     assert all(isinstance(result, Extracted) for result in results[1:])
 
@@ -133,7 +133,7 @@ def test_workers_that_are_killed_as_they_start_cost_no_more_than_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_process, "_PROGRAM", "import os; os.kill(os.getpid(), 9)")
-    reason = "had its reader killed from outside, perhaps for want of memory on this machine"
+    reason = "had its reader killed from outside, perhaps because memory ran out"
     paths = texts(tmp_path, 3)
     assert list(extract_all(paths)) == [Unusable(path, reason) for path in paths]
 

@@ -133,7 +133,7 @@ def events_of(name: str) -> list[str]:
 def test_a_run_that_needs_more_than_there_are_ends_before_its_first_step(runs: Runs) -> None:
     assert runs.start("none_and_three", "big").wait(LONG) == 1
     assert any(
-        "Step needs_three needs 3 GPUs, and this machine has 2 (left, right)" in said
+        "Step needs_three needs 3 GPUs, but this machine has 2 (left, right)" in said
         for said in events("big")
     )
     assert not (runs.folder / "big.needs_none").exists()

@@ -121,7 +121,7 @@ def test_a_view_says_what_it_lacks(runs: list[Path], tmp_path: Path) -> None:
         compare("enhanced", *runs[:2])
     with pytest.raises(DataError, match="takes one to 6 runs"):
         compare("standard", *runs, *runs, *runs)
-    with pytest.raises(DataError, match="averages only"):
+    with pytest.raises(DataError, match="only averages"):
         compare("rounds", runs[0], runs[2])
     with pytest.raises(DataError, match="author"):
         compare("convergence", runs[2])

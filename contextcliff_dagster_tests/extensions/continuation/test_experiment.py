@@ -186,7 +186,7 @@ def test_what_cannot_be_made_is_one_sentence(
     [
         ({"texts": []}, "at least 1 item"),
         ({"texts": ["a/x.txt", "b/x.txt"]}, "two texts have the same name"),
-        ({"max_context": "many"}, "no number of tokens"),
+        ({"max_context": "many"}, "not a number of tokens"),
         ({"max_context": 100}, "below the smallest"),
         ({"max_tokens": 400}, "the smallest window"),
         ({"temperature": [1, 1]}, "listed twice"),

@@ -80,7 +80,7 @@ def test_every_combination_is_refused_with_its_price(
     arms = ("--order", "chronological,shuffled", "--thought", "off,on", "--factorial")
     assert run("--model", "gpt-4o-mini", *arms) == 2
     said = capsys.readouterr().err
-    assert "--factorial asks for all 4 combinations. To measure: 64 calls, about" in said
+    assert "--factorial measures all 4 combinations. To measure: 64 calls, about" in said
     assert "One change at a time: 48 calls, about" in said
     assert said.count("$") == 2
     assert not list(contextcliff_home.glob("utilization*"))
@@ -94,7 +94,7 @@ def test_every_combination_is_refused_with_its_price(
         ((), ("needs --model", "contextcliff models")),
         (("--model", "nosuch"), ("nosuch",)),
         (("--model", "reference-short", "--formats", "yaml"), ("--formats 'yaml'", "'jsonl'")),
-        (("--model", "reference-short", "--scale", "20"), ("--scale", "'20' is out of reach")),
+        (("--model", "reference-short", "--scale", "20"), ("--scale", "'20' is out of range")),
         (("--model", "reference-short", "--scale", "200"), ("200 tokens", "out of reach")),
         (
             ("--model", "reference-short", "--tokenizer", "tiktoken:x"),

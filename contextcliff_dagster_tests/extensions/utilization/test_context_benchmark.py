@@ -131,8 +131,8 @@ def test_a_prompt_beyond_the_models_window_is_one_sentence() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("warehose",), "unknown benchmark 'warehose': it is one of warehouse, constraints"),
-        (("ledger", "big"), "scale 'big' is no number of tokens"),
+        (("warehose",), "unknown benchmark 'warehose'; choose one of warehouse, constraints"),
+        (("ledger", "big"), "scale 'big' is not a number of tokens"),
     ],
 )
 def test_what_cannot_be_made_is_refused(arguments: tuple[str, ...], said: str) -> None:
@@ -141,7 +141,7 @@ def test_what_cannot_be_made_is_refused(arguments: tuple[str, ...], said: str) -
 
 
 def test_an_unknown_format_is_refused(ledger: ContextBenchmark) -> None:
-    with pytest.raises(ValueError, match="unknown format 'xml': it is one of structured, jsonl"):
+    with pytest.raises(ValueError, match="unknown format 'xml'; choose one of structured, jsonl"):
         ledger.document("xml")
 
 

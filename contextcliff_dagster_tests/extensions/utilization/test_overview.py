@@ -159,7 +159,7 @@ def test_the_list_of_studies_names_what_is_asked(capsys: Capsys, contextcliff_ho
     (line,) = [
         one for one in capsys.readouterr().out.splitlines() if one.startswith("utilization-quick")
     ]
-    assert line.split()[1:4] == ["made", "here", "utilization"]
+    assert line.split()[1:3] == ["generated", "utilization"]
 
 
 def test_channels_hear_once_that_formats_differ(

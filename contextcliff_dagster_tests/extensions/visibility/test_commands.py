@@ -98,7 +98,7 @@ def test_a_schema_goes_with_every_request_and_an_endpoint_without_it_is_one_sent
         assert properties == {"C": {"type": "number"}, "max_iter": {"type": "integer"}}
     server.schemas = False
     ended = call(*RUN, "--replies", "schema", "--seed", "1", "--history-window", "2")
-    assert_one_sentence(ended, "takes no JSON Schema", "--replies free", "400")
+    assert_one_sentence(ended, "does not accept a JSON Schema", "--replies free", "400")
 
 
 def test_a_dry_run_asks_trains_and_writes_nothing(
@@ -195,7 +195,7 @@ def test_a_run_without_all_its_replies_says_so_and_goes_on(server: TuningServer)
     assert_one_sentence(call(*RUN), "has no answers", "connection broke")
     server.broken_after = 1
     ended = call(*RUN, "--debug-show-llm", "--verbose")
-    assert_one_sentence(ended, "1 of its 3 steps", "connection broke", "the same command goes on")
+    assert_one_sentence(ended, "1 of its 3 steps", "connection broke", "repeat the command to")
     assert "Step   1" in ended.out
     server.broken_after = None
     assert "Step   3" in done(*RUN, "--verbose").out
@@ -296,8 +296,8 @@ def test_a_damaged_landscape_is_one_sentence(contextcliff_home: Path) -> None:
 def test_a_level_that_is_none_is_named_with_its_option() -> None:
     grid = ("visibility", "grid", "toy", "--model", "agent-random", "--dry-run", "--levels")
     assert_one_sentence(call(*grid, "direction=maybe"), "--levels direction=", "'maybe'")
-    assert_one_sentence(call(*grid, "colour=red"), "'colour=red' is no axis with levels")
-    assert_one_sentence(call(*grid, "history="), "'history=' is no axis with levels")
+    assert_one_sentence(call(*grid, "colour=red"), "'colour=red' is not AXIS=LEVELS")
+    assert_one_sentence(call(*grid, "history="), "'history=' is not AXIS=LEVELS")
 
 
 def test_a_run_is_shown_where_nothing_can_be_written_and_travels(

@@ -63,8 +63,8 @@ def test_options_keep_fewer_rows_in_less_memory_and_json_says_so(
         ("housing", zipped(readme__txt=b"hello"), "has no train.csv"),
         ("housing", TABLE.replace("MedInc", "Income").encode(), "lacks the columns MedInc"),
         ("housing", TABLE.replace("\n5,3", "\n5,nan").encode(), "row 6: MedHouseVal is 'nan'"),
-        ("leaf", TABLE.encode(), "of leaf; give the train.csv"),
-        ("digits", TABLE.encode(), "what is prepared: nomad, jigsaw, leaf, forest, housing"),
+        ("leaf", TABLE.encode(), "of leaf; use the train.csv"),
+        ("digits", TABLE.encode(), "choose one of nomad, jigsaw, leaf, forest, housing"),
     ],
     ids=["absent", "web page", "broken", "no table", "column", "nan", "another", "bundled"],
 )

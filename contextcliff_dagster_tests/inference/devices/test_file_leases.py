@@ -177,8 +177,8 @@ def test_auto_is_one_device_where_there_is_one(start: Start) -> None:
 @pytest.mark.parametrize(
     ("there", "sentence"),
     [
-        ("left,right", "needs 3 GPUs, and this machine has 2 (left, right): "),
-        ("none", "needs 3 GPUs, and this machine has none: "),
+        ("left,right", "needs 3 GPUs, but this machine has 2 (left, right): "),
+        ("none", "needs 3 GPUs, but this machine has none: "),
     ],
 )
 def test_more_than_there_are_is_refused(

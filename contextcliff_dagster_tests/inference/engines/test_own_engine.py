@@ -74,7 +74,7 @@ def test_models_yaml_knows_what_it_takes(models: Path) -> None:
         ("engine: search, base_url: http://x/v1", "'search' runs in process and takes no `base_u"),
         ("engine: serach", r"'models.m.engine': should be 'reference', .* or 'search', not 'sera"),
         ("engine: broken", r"'models.m.engine': Engine 'broken' \(nowhere:X\) cannot be imported"),
-        ("engine: odd", r"Engine 'odd' \(my_package.search:SearchEngine\) is no EngineSpec"),
+        ("engine: odd", r"Engine 'odd' \(my_package.search:SearchEngine\) is not an EngineSpec"),
     ):
         models.write_text(f"models:\n  m: {{{line}}}\n")
         with pytest.raises(StudyError, match=says) as caught:
@@ -89,7 +89,9 @@ def test_a_built_in_engine_cannot_be_replaced_and_doctor_names_the_faults() -> N
     assert told["engine search"] == ("ok", "my_package.search:SEARCH")
     assert told["engine broken"][0] == told["engine odd"][0] == "fault"
     assert "hidden by the built-in engine" in told["engine openai"][1]
-    with pytest.raises(EngineError, match=r"no engine 'steam'; there are reference, .*, search\."):
+    with pytest.raises(
+        EngineError, match=r"Unknown engine 'steam'; choose one of reference, .*, search\."
+    ):
         engine_spec("steam")
 
 

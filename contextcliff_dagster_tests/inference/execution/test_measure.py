@@ -99,7 +99,7 @@ def test_a_finished_study_says_where_its_entry_cannot_be_opened(ledger: Ledger) 
     summary = measure(plan_of(SAMPLE, 6), gone, ledger, RunControl(on_wait=told.append))
     assert (summary.cached, summary.sent) == (18, 0)
     (line,) = told
-    assert line.startswith("Model 'reference-short': not checked whether its entry in models.yaml")
+    assert line.startswith("Model 'reference-short': could not check that its entry")
     swapped = reference_entry(engine="llamacpp", weights="/etc/passwd")
     with pytest.raises(EngineError, match="engine: reference -> llamacpp"):
         measure(plan_of(SAMPLE, 6), swapped, ledger)

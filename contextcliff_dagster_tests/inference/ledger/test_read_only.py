@@ -36,7 +36,7 @@ def test_a_store_of_any_name_is_read_where_nothing_can_be_written(
         }
         verified = verify(ledger)
         assert (verified.prompts, verified.faults) == (6, ())
-        with pytest.raises(StoreError, match="cannot be written here"):
+        with pytest.raises(StoreError, match="is read-only here"):
             ledger.write(lambda db: None)
         ledger.backend.backup(tmp_path / "copy.db")
     assert {path.name for path in tmp_path.iterdir()} == {name, "copy.db"}

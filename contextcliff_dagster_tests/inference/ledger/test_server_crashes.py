@@ -41,7 +41,7 @@ class Broken(GroupCommit):
 def test_an_error_in_the_writer_ends_every_wait_with_a_sentence(ending: Any) -> None:
     writer = Broken(ending)
     for future in [writer.submit(lambda db: None) for _ in range(3)]:
-        with pytest.raises(StoreError, match=r"^The call ledger the test's ledger failed in an"):
+        with pytest.raises(StoreError, match=r"^The call ledger the test's ledger failed unexp"):
             future.result(timeout=120)
     closing = threading.Thread(target=writer.close)
     closing.start()

@@ -37,20 +37,20 @@ def test_a_sound_ledger_gives_every_prompt_back(ledger: Ledger) -> None:
 @pytest.mark.parametrize(
     ("sql", "said"),
     [
-        ("UPDATE calls SET question = question || '?'", "does not give back the prompt"),
-        ("UPDATE calls SET prompt_hash = 'x'", "does not give back the prompt"),
+        ("UPDATE calls SET question = question || '?'", "cannot be rebuilt"),
+        ("UPDATE calls SET prompt_hash = 'x'", "cannot be rebuilt"),
         ("UPDATE documents SET bytes = bytes - 1", "document"),
         (
             "UPDATE documents SET zstd = (SELECT zstd FROM documents ORDER BY document_id LIMIT 1)",
-            "is not what its hash says",
+            "does not match its hash",
         ),
         ("UPDATE recipes SET body = replace(body, '8', '9')", "recipe"),
         ("UPDATE spend SET calls = calls - 1", "its attempts"),
         ("UPDATE spend SET usd = usd + 1", "its attempts"),
-        ("UPDATE results SET raw_output = raw_output || ' '", "is not what its checksum says"),
-        ("UPDATE results SET finish_reason = 'length'", "is not what its checksum says"),
-        ("UPDATE results SET ttft_ms = ttft_ms + 0.001", "is not what its checksum says"),
-        ("UPDATE results SET checksum = NULL", "is not what its checksum says"),
+        ("UPDATE results SET raw_output = raw_output || ' '", "does not match its checksum"),
+        ("UPDATE results SET finish_reason = 'length'", "does not match its checksum"),
+        ("UPDATE results SET ttft_ms = ttft_ms + 0.001", "does not match its checksum"),
+        ("UPDATE results SET checksum = NULL", "does not match its checksum"),
     ],
 )
 def test_damage_is_found(sqlite_ledger: Ledger, sql: str, said: str) -> None:
@@ -76,7 +76,7 @@ def test_no_altered_answer_is_read(ledger: Ledger, change_to: str) -> None:
     run(ledger, n=2)
     (key,), (other,) = ledger.read("SELECT call_key FROM results ORDER BY call_key LIMIT 2")
     change(ledger, f"UPDATE results SET {change_to} WHERE call_key = '{key}'")
-    with pytest.raises(StoreError, match="1 of these answers were altered after they were kept"):
+    with pytest.raises(StoreError, match="1 of these answers were altered after they were stored"):
         ledger.outcomes([key, other])
     assert list(ledger.outcomes([other])) == [other]
     with pytest.raises(StoreError, match="verify` names them"):
@@ -187,7 +187,7 @@ def test_what_is_being_measured_is_not_pruned(
 ) -> None:
     with Ledger.open(ledger_at) as other:
         begun = begin(other, CALLS[0])
-        with pytest.raises(StoreError, match="being measured just now"):
+        with pytest.raises(StoreError, match="being measured"):
             prune(ledger, "s")
         other.fail(
             begun.attempt_id, CALLS[0].call_key, Failure("drop", "x"), Spend(), release=True

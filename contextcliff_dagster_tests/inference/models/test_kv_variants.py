@@ -106,9 +106,9 @@ class TestEntries:
             ("smollm2-135m-kv4+knorm@0.5", "its cache is q4_0"),
             ("reference-short+snapkv@0.05", "from 0.1 to 1, not 0.05"),
             ("reference-short+snapkv@1.01", "from 0.1 to 1, not 1.01"),
-            ("reference-short+snapkv", "as in reference-short.snapkv@0.2"),
-            ("reference-short+none+knorm@0.5", "variant itself; .* without `.none`"),
-            ("reference-short+knorm@0.5+none", "variant itself; .* without `.knorm@0.5`"),
+            ("reference-short+snapkv", "for instance reference-short.snapkv@0.2"),
+            ("reference-short+none+knorm@0.5", "itself a variant; .* without `.none`"),
+            ("reference-short+knorm@0.5+none", "itself a variant; .* without `.knorm@0.5`"),
             ("reference-short+lru@0.2", "There is no model"),
             ("other+snapkv@0.2", "There is no model"),
         ],
@@ -125,7 +125,7 @@ class TestEntries:
             known_identity("gpt-4o-mini-snapkv", models, None)
 
     def test_what_is_no_policy_is_refused(self) -> None:
-        with pytest.raises(StudyError, match="no KV policy 'lru'; there are none, snapkv"):
+        with pytest.raises(StudyError, match="Unknown KV policy 'lru'; choose one of none, snapkv"):
             kv_entry(get_model("reference-short"), "lru", 0.5)
         with pytest.raises(StudyError, match="policy none keeps all"):
             kv_entry(get_model("reference-short"), "none", 0.5)
@@ -137,10 +137,10 @@ class TestEntries:
         assert kv_entry(here, "fp8").concurrency == 8
         pressed = kv_entry(here, "tova", 0.5)
         assert (pressed.engine, pressed.dtype, pressed.concurrency) == ("kvpress", None, 1)
-        with pytest.raises(StudyError, match="name a folder in `weights`"):
+        with pytest.raises(StudyError, match="set `weights` to a folder"):
             kv_entry(there, "tova", 0.5)
         coded = of("engine: vllm, weights: /models/m, quantization: awq", tmp_path)
-        with pytest.raises(StudyError, match="no weights of quantization 'awq'"):
+        with pytest.raises(StudyError, match="cannot read weights with quantization 'awq'"):
             kv_entry(coded, "tova", 0.5)
 
     def test_an_engine_of_another_package_has_no_compressed_cache_by_itself(

@@ -118,7 +118,7 @@ def test_a_failure_afterwards_takes_it_back(models_file: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("models:\n  new: {engine: reference}\n", "model 'new' already"),
+        ("models:\n  new: {engine: reference}\n", "Model 'new' already"),
         ("models:\n  a: {engine: steam}\n", "line 2"),
         ("models:\n  a: {engine\n", "not valid YAML"),
         ("\x00", "YAML"),

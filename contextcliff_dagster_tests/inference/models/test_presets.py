@@ -35,5 +35,5 @@ def test_a_preset_makes_an_entry(preset: Preset) -> None:
 
 
 def test_an_unknown_preset_is_named_with_those_there_are() -> None:
-    with pytest.raises(StudyError, match="'steam'; there are openai, anthropic"):
+    with pytest.raises(StudyError, match="'steam'; choose one of openai, anthropic"):
         get_preset("steam")

@@ -63,5 +63,5 @@ def test_the_schema_is_in_the_request_where_the_reply_is_held_to_it() -> None:
 
 def test_an_engine_that_cannot_be_held_refuses_before_it_starts(ledger: Ledger) -> None:
     plan = plan_of(LedgerSample(1, 1), 1, HELD)
-    with pytest.raises(EngineError, match="'reference' cannot be held to a JSON Schema"):
+    with pytest.raises(EngineError, match="'reference' cannot enforce a JSON Schema"):
         measure(plan, get_model("reference-short"), ledger)

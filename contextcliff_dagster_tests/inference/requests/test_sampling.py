@@ -119,7 +119,7 @@ def test_an_engine_that_draws_nothing_refuses_before_it_starts(tmp_path: Path) -
     sample = LedgerSample(1, 1)
     with (
         Ledger.open(tmp_path / "ledger.db") as ledger,
-        pytest.raises(EngineError, match="gives the likeliest tokens alone"),
+        pytest.raises(EngineError, match="only gives the likeliest tokens"),
     ):
         measure(plan_of(sample, 1, ROUNDS), reference_entry(), ledger)
 

@@ -67,7 +67,7 @@ def test_all_studies_share_the_budget_of_the_day(
 @pytest.mark.parametrize("limit", ["usd", "tokens", "calls", "usd_per_day"])
 @pytest.mark.parametrize("amount", [float("nan"), -1])
 def test_what_is_no_amount_is_no_budget(limit: str, amount: float) -> None:
-    with pytest.raises(BudgetError, match="cannot be kept"):
+    with pytest.raises(BudgetError, match="is invalid"):
         Budget(**{limit: amount})
 
 

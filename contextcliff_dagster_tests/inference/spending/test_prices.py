@@ -120,7 +120,7 @@ def test_a_price_that_is_old_is_worth_a_note() -> None:
     assert "2024-07-18" in told.notes[0]
     assert told.to_dict()["notes"] == list(told.notes)
     unknown = openai_entry("http://127.0.0.1:9/v1", price={**PRICE, "as_of": "last spring"})
-    assert "which is no date" in price_notes(unknown)[0]
+    assert "not a date" in price_notes(unknown)[0]
     assert price_notes(openai_entry("http://127.0.0.1:9/v1", price=PRICE)) == []
 
 

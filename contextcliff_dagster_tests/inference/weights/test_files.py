@@ -68,7 +68,7 @@ def test_the_numbers_of_all_tensors_are_counted(tmp_path: Path) -> None:
     assert gguf_header(path) == ENTRIES
     assert gguf_numbers(path) == 32 * 5 + 7
     path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(EngineError, match="a damaged one"):
+    with pytest.raises(EngineError, match="is damaged"):
         gguf_numbers(path)
 
 
@@ -77,7 +77,7 @@ def test_a_cut_header_is_one_sentence(tmp_path: Path) -> None:
     for length in range(0, len(whole), 7):
         path = tmp_path / f"{length}.gguf"
         path.write_bytes(whole[:length])
-        with pytest.raises(EngineError, match="not a GGUF file, or a damaged one"):
+        with pytest.raises(EngineError, match="is damaged or not a GGUF file"):
             gguf_header(path)
 
 
@@ -156,10 +156,10 @@ def test_every_part_of_a_model_in_parts_is_in_its_hash(tmp_path: Path) -> None:
     assert gguf_sha256(parts[0]) == whole
     with pytest.raises(EngineError, match=r"name the first, m-00001-of-00003\.gguf"):
         gguf_sha256(parts[1])
-    with pytest.raises(EngineError, match="of which transformers reads the first alone"):
+    with pytest.raises(EngineError, match="but transformers reads only single files"):
         model_path(entry(engine="transformers", weights=str(parts[0])))
     parts[2].unlink()
-    with pytest.raises(EngineError, match=r"m-00003-of-00003\.gguf is not next to it"):
+    with pytest.raises(EngineError, match=r"m-00003-of-00003\.gguf is missing next to it"):
         weights_file(entry(weights=str(parts[0])))
 
 

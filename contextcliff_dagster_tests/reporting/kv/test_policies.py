@@ -65,7 +65,7 @@ def test_caps_are_about_the_baseline_of_the_whole_cache(page: str, family: KvFam
     assert fifth.cap_tokens < (fifth.loss.low or 0) < (whole.loss.low or 0)
     row = next(line for line in page.splitlines() if line.startswith("| `knorm at 50%` | 200"))
     assert row.split(" | ")[4] == "none"
-    assert "own baselines, these have longer ones: knorm at 50% (107 tokens), random at 50%" in page
+    assert "these policies have longer caps: knorm at 50% (107 tokens), random at 50%" in page
     assert cap_sentence(knorm.comparison) == (
         "Against the baseline of the whole cache (1.00), no length is safe; against its own "
         "baseline the cap is 107 tokens."

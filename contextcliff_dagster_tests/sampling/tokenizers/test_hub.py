@@ -81,8 +81,8 @@ def test_the_token_of_the_environment_opens_it(
         ("hub:nosuch/model", "no such repository"),
         ("hub:org/bare", "has no tokenizer.json"),
         ("hub:broken/model", "not a Hugging Face tokenizer.json"),
-        ("hub:../../etc", "names no repository"),
-        ("hub:a/b/c", "names no repository"),
+        ("hub:../../etc", "is not a repository"),
+        ("hub:a/b/c", "is not a repository"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(name: str, words: str, asked: list[str]) -> None:

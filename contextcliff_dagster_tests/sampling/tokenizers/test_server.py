@@ -118,7 +118,7 @@ def test_an_address_with_user_and_query_is_used_and_not_shown(
         assert KEY not in str(caught.value)
     headers = [line["headers"] for line in read_log(log)]
     assert all(sent["authorization"].startswith("Basic ") for sent in headers)
-    with pytest.raises(StudyError, match="would be in every report") as caught:
+    with pytest.raises(StudyError, match="would show in every report") as caught:
         open_tokenizer(f"server:http://me:{KEY}@127.0.0.1:1/v1")
     assert KEY not in str(caught.value)
 
@@ -130,8 +130,8 @@ def test_a_server_that_hiccups_is_asked_again_and_one_that_is_gone_ends_the_coun
     with pytest.raises(StudyError) as caught:
         ours.count("never counted before")
     message = str(caught.value)
-    assert "does not answer (ConnectionRefusedError); see that it runs" in message
-    assert "run the same command again (what it counted is kept)" in message
+    assert "does not answer (ConnectionRefusedError); check that it runs" in message
+    assert "run the same command again (its counts are kept)" in message
     assert "\n" not in message
 
 
@@ -142,7 +142,7 @@ def test_a_server_that_hiccups_is_asked_again_and_one_that_is_gone_ends_the_coun
         ({"/tokenize": ["html", "always"]}, "does not count tokens"),
         ({"/tokenize": ["list", "always"]}, "does not count tokens"),
         ({"/tokenize": ["garbage", "always"]}, "does not count tokens"),
-        ({"*": ["401", "always"]}, "refuses the request (status 401); see to its key"),
+        ({"*": ["401", "always"]}, "refuses the request (status 401); check its key"),
         ({"*": ["503", "always"]}, "answers with status 503"),
         ({"*": ["redirect", "always"]}, "answers with status 307"),
     ],
@@ -174,7 +174,7 @@ def test_an_unknown_server_or_model_names_those_there_are(
     models_file(tmp_path, monkeypatch, base_url="http://127.0.0.1:1/v1")
     for name, words in {
         "server:mime": "no server of a model 'mime' (did you mean 'mine'?); models.yaml has",
-        "server:reference-short": "(engine 'reference'); name its tokenizer as file:<its "
+        "server:reference-short": "(engine 'reference'); give its tokenizer as file:<its "
         "tokenizer.json>; its own is 'reference'",
         "server:http://": "has no host, or no valid port",
         "server:http://h:99999": "has no host, or no valid port",

@@ -340,10 +340,10 @@ def test_pooling_needs_one_measure_and_one_score(tmp_path: Path) -> None:
     helmet = write_helmet(tmp_path / "a.json", 8_192, range(3), "openai/some-model")
     other = write_inspect(tmp_path / "b.eval", [inspect_sample(n) for n in (1, 2)])
     one = read(helmet, metric="rougeL_f1")
-    with pytest.raises(ScoreFileError, match=r"other scores \(rougeL_f1; exact\)"):
+    with pytest.raises(ScoreFileError, match=r"different scores \(rougeL_f1; exact\)"):
         pooled([(helmet, [one]), (other, [read(other)])])
     counted = read(other, tokenizer="tiktoken:o200k_base")
-    with pytest.raises(ScoreFileError, match="lengths that are not alike"):
+    with pytest.raises(ScoreFileError, match="measure length differently"):
         pooled([(helmet, [one]), (other, [counted])])
 
 

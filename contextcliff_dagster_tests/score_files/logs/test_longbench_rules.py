@@ -70,11 +70,11 @@ def test_words_and_characters_are_never_pooled(tmp_path: Path) -> None:
     kinds = {name: one.length_kind for name, (_, (one,)) in parts.items()}
     assert kinds == {**dict.fromkeys(paths, "characters"), "qasper.jsonl": "words"}
     for name in list(paths)[1:]:
-        with pytest.raises(ScoreFileError, match=r"not alike \(words; characters\)"):
+        with pytest.raises(ScoreFileError, match=r"length differently \(words; characters\)"):
             pooled([parts["qasper.jsonl"], parts[name]])
     (both,) = pooled([parts["multifieldqa_zh.jsonl"], parts["mine.jsonl"]])
     assert len(both.frame) == 4
-    assert any("so many characters" in note for note in both.notes)
+    assert any("characters" in note for note in both.notes)
 
 
 def test_a_file_of_both_languages_keeps_to_the_first(tmp_path: Path) -> None:

@@ -402,7 +402,7 @@ def test_columns_of_other_names_are_read_by_a_mapping(tmp_path: Path) -> None:
         read_records(path)
     with pytest.raises(ScoreFileError, match="no column 'jugde', which --columns takes as 'score'"):
         read_records(path, columns={**columns, "score": "jugde"})
-    with pytest.raises(ScoreFileError, match="names 'points', which is no column here"):
+    with pytest.raises(ScoreFileError, match="names 'points', which is not a known column"):
         read_records(path, columns={**columns, "points": "judge"})
     path.write_text("token_count,judge\n10,right\n20,wrong\n", encoding="utf-8")
     with pytest.raises(ScoreFileError, match=r"row 1 \(and 1 more\): judge \(score\) is 'right'"):

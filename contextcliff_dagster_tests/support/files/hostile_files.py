@@ -132,7 +132,7 @@ _HOSTILE: dict[str, tuple[Callable[[], bytes], tuple[str, ...]]] = {
 }
 
 EXPECTED = {name: expected for name, (_, expected) in _HOSTILE.items()} | {
-    "huge.txt": ("is 10,000 MB large, more than the 50 MB allowed",)
+    "huge.txt": ("is 10,000 MB, more than the 50 MB allowed",)
 }
 
 

@@ -28,11 +28,11 @@ def read(data: bytes, limits: Limits, notes: list[str]) -> str:
     packed = Packed(data, limits)
     main = _main_part(packed)
     parts = [_part_text(packed, main)]
-    for file, what in _NOTES:
+    for file, note in _NOTES:
         name = posixpath.join(posixpath.dirname(main), file)
         if name in packed.names and (text := _part_text(packed, name)).strip():
             parts.append(text.strip("\n") + "\n")
-            notes.append(f"{what} follow the text")
+            notes.append(f"{note} follow the text")
     return "\n".join(parts)
 
 

@@ -1,7 +1,7 @@
-"""The text of HTML as a reader sees it: lines where blocks are, nothing of scripts and styles.
+"""The text of HTML as a reader sees it: one line per block, without scripts and styles.
 
-XML by its events: no tree, so depth costs nothing, and of the file's own entities only short
-texts; and ZIP archives of it, of which no more is unpacked than may be.
+XML is parsed by events, without a tree, so depth costs nothing; only short entities of the file are
+expanded. ZIP archives are unpacked up to a limit.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ _BLOCKS = frozenset(
     "select summary table tbody textarea tfoot thead tr ul".split()
 )
 _GLUE = {**dict.fromkeys(_BLOCKS, "\n"), "td": "\t", "th": "\t"}
-"""Separator between the text of such an element and the text around it."""
+"""Element -> separator between its text and the text around it."""
 _UNSEEN = frozenset("head math noembed noscript object script style template title".split())
 _DRAWING = "svg"
 _DRAWN = frozenset(("text", "foreignobject"))
@@ -251,7 +251,7 @@ class Lines:
 
 
 def _is_hidden(tag: str, attributes: Mapping[str, str]) -> bool:
-    """Whether a drawing does not show the element, nor anything in it."""
+    """Return whether a drawing does not show the element, nor anything in it."""
     style = attributes.get("style", "")
     none = attributes.get("display", "").strip() == "none" or _NOT_DISPLAYED.search(style)
     return bool(none) or tag.lower() in _DEFINED

@@ -32,10 +32,10 @@ def annotation_texts(page: Any, form: Any, counts: Counter[str]) -> list[str]:
     """
     texts: list[str] = []
     for annotation in _annotations(page):
-        what, text = _read(annotation, form)
+        kind, text = _read(annotation, form)
         if text := text.strip():
-            counts[what] += 1
-            if what in (FIELDS, WRITTEN):
+            counts[kind] += 1
+            if kind in (FIELDS, WRITTEN):
                 texts.append(text)
     return texts
 
@@ -68,17 +68,17 @@ def _read(annotation: Any, form: Any) -> tuple[str, str]:
         contents = contents.strip() or text_of(_string(annotation, b"RC").encode(), [], as_xml=True)
         if contents.strip():
             return WRITTEN, contents
-    drawn = not contents.strip() and _draws_text(annotation, form)
-    return (DRAWN, DRAWN) if drawn else (COMMENTS, contents)
+    draws_text = not contents.strip() and _draws_text(annotation, form)
+    return (DRAWN, DRAWN) if draws_text else (COMMENTS, contents)
 
 
 def _field_value(annotation: Any, form: Any) -> str:
     """Return a form field's text value; "" for buttons, signatures and passwords."""
     import pypdfium2.raw as pdfium
 
-    unknown = pdfium.FPDF_FORMFIELD_UNKNOWN
-    kind = unknown if form is None else pdfium.FPDFAnnot_GetFormFieldType(form.raw, annotation)
-    if kind in (-1, unknown):  # a field that the document's form does not list
+    unknown_type = pdfium.FPDF_FORMFIELD_UNKNOWN
+    kind = unknown_type if form is None else pdfium.FPDFAnnot_GetFormFieldType(form.raw, annotation)
+    if kind in (-1, unknown_type):  # a field that the document's form does not list
         of_text = pdfium.FPDFAnnot_GetValueType(annotation, b"V") == pdfium.FPDF_OBJECT_STRING
         return _string(annotation, b"V") if of_text and not _is_password(annotation, None) else ""
     kinds = (
@@ -101,7 +101,7 @@ def _is_password(annotation: Any, form: Any) -> bool:
 
 
 def _draws_text(annotation: Any, form: Any) -> bool:
-    """Whether the annotation's appearance contains text other than a password's."""
+    """Return whether the annotation's appearance contains text other than a password's."""
     import pypdfium2.raw as pdfium
 
     drawn = (
@@ -117,8 +117,8 @@ def _has_text(drawn: Any) -> bool:
     kind = pdfium.FPDFPageObj_GetType(drawn)
     if kind != pdfium.FPDF_PAGEOBJ_FORM:
         return bool(kind == pdfium.FPDF_PAGEOBJ_TEXT)
-    inside = range(pdfium.FPDFFormObj_CountObjects(drawn))
-    return any(_has_text(pdfium.FPDFFormObj_GetObject(drawn, number)) for number in inside)
+    indices = range(pdfium.FPDFFormObj_CountObjects(drawn))
+    return any(_has_text(pdfium.FPDFFormObj_GetObject(drawn, number)) for number in indices)
 
 
 def _string(annotation: Any, key: bytes) -> str:
@@ -197,7 +197,7 @@ def read(data: bytes, limits: Limits, notes: list[str]) -> str:
         notes.append(f"pages without text: {empty:,} of {len(pages):,}")
     if unmapped:
         notes.append(f"{UNKNOWN_GLYPHS}: {unmapped:,} of {glyphs:,}")
-    notes.extend(f"{what}: {count:,}" for what, count in counts.items())
+    notes.extend(f"{note}: {count:,}" for note, count in counts.items())
     return text
 
 
@@ -264,7 +264,7 @@ def _map_error() -> Any:
 
 
 def _marked(words: Any, text: str, errors: list[int]) -> str:
-    """Return the page's ``text`` with U+FFFD for each glyph of no known character."""
+    """Return the page's ``text`` with U+FFFD for each glyph without a known character."""
     import pypdfium2.raw as pdfium
 
     characters = [pdfium.FPDFText_GetUnicode(words.raw, place) for place in range(len(errors))]

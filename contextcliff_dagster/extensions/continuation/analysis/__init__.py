@@ -1,5 +1,5 @@
-"""From the outcomes of one model to what they say of context sizes: passages are the units.
+"""Analysis of one model's outcomes over context sizes, with passages as units.
 
-Belongs here: statistics over passages that are measured at every size. Does not belong here: how
-prose is measured (`prose`), scored (`distance`), and how a result is shown (`report`).
+Belongs here: statistics over passages measured at every size. Does not belong here: measuring prose
+(`prose`), scoring it (`noise`, `scoring`) and showing results (`report`).
 """

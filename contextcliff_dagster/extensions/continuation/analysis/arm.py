@@ -1,4 +1,4 @@
-"""One arm over context sizes: declines, where the loss lies, equivalence, plan."""
+"""Analysis of one arm over context sizes: declines, location of the loss, verdict, plan."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
 
 PERMUTATIONS = 4_999
 MOST_ROUNDS = 20
-"""Rounds of which the result keeps the means, for pictures."""
+"""Number of rounds whose means the result keeps for pictures."""
 
 
 @dataclass(frozen=True, slots=True)
 class SizeTests:
-    """One endpoint of one arm by size (S), and the least p-value that each test can have (S)."""
+    """One endpoint of one arm by size (S), with the least p-value each test can reach (S)."""
 
     sizes: list[SizeOutcome]
     least: list[float | None]
@@ -65,42 +65,42 @@ class SizeTests:
 def size_outcomes(
     arm: ArmOutcomes, endpoint: EndpointName, settings: AnalysisSettings
 ) -> SizeTests:
-    """Means and declines of ``endpoint``, p-values not yet adjusted.
+    """Return the means and declines of ``endpoint``, with unadjusted p-values.
 
-    Under no effect of the size a passage's difference is as likely to have the other sign; passages
-    that lack an outcome at either size are left out of that pair.
+    If size has no effect, either sign of a passage's difference is equally likely. Passages that
+    lack an outcome at either size are left out of that pair.
     """
     means = arm.means(endpoint)
     base = baseline_size(means)
     sizes: list[SizeOutcome] = []
     least: list[float | None] = []
     for size, tokens in enumerate(arm.sizes):
-        known = ~np.isnan(means[:, size])
+        mask = ~np.isnan(means[:, size])
         if endpoint == "score":
             low, high = mean_interval(means[:, size], arm.clusters(), settings.confidence)
         else:
             low, high = share_limits(arm.intact[:, size], band_quantile(settings.confidence, 1))
-        found: tuple[Decline, float | None] | None = None
+        tested: tuple[Decline, float | None] | None = None
         if base is not None and size > base:
-            found = _decline(arm, endpoint, (base, size), settings)
+            tested = _decline(arm, endpoint, (base, size), settings)
         sizes.append(
             SizeOutcome(
                 context_tokens=int(tokens),
                 n=int((~np.isnan(arm.outcomes(endpoint)[:, size])).sum()),
-                n_passages=int(known.sum()),
-                mean=float(means[known, size].mean()) if known.any() else None,
+                n_passages=int(mask.sum()),
+                mean=float(means[mask, size].mean()) if mask.any() else None,
                 ci_low=None if low is None else max(low, 0.0),
                 ci_high=None if high is None else min(high, 1.0),
-                decline=None if found is None else found[0],
+                decline=None if tested is None else tested[0],
                 rounds=round_means(arm.outcomes(endpoint)[:, size]),
             )
         )
-        least.append(None if found is None else found[1])
+        least.append(None if tested is None else tested[1])
     return SizeTests(sizes, least)
 
 
 def round_means(values: Floats) -> list[float | None]:
-    """Means over passages (P, R) of the first `MOST_ROUNDS` rounds, None without any."""
+    """Return the means over passages (P, R) of the first `MOST_ROUNDS` rounds, None if empty."""
     means = mean_known(values[:, :MOST_ROUNDS].T)
     return [None if np.isnan(mean) else float(mean) for mean in means]
 
@@ -108,15 +108,15 @@ def round_means(values: Floats) -> list[float | None]:
 def mean_interval(
     values: Floats, clusters: Ints, confidence: float
 ) -> tuple[float, float] | tuple[None, None]:
-    """Interval of the mean of what passages have (P, NaN: nothing); nulls with one cluster."""
+    """Return the interval of the mean of passage values (P), None with a single cluster."""
     means = ClusterMeans.of(values, clusters)
     return means.interval(confidence) if means else (None, None)
 
 
 def baseline_size(means: Floats) -> int | None:
-    """The smallest size that has outcomes (index); None without any."""
-    known = np.flatnonzero((~np.isnan(means)).any(axis=0))
-    return int(known[0]) if len(known) else None
+    """Return the index of the smallest size with outcomes, or None without any."""
+    usable = np.flatnonzero((~np.isnan(means)).any(axis=0))
+    return int(usable[0]) if len(usable) else None
 
 
 def _decline(
@@ -128,15 +128,15 @@ def _decline(
     base, size = pair
     means = arm.means(endpoint)
     change = lost(means, base, size)
-    known = change[~np.isnan(change)]
-    if not len(known):
+    losses = change[~np.isnan(change)]
+    if not len(losses):
         reason = (
             f"No passage has outcomes at {arm.sizes[base]:,} and at {arm.sizes[size]:,} tokens."
         )
         empty = nulls(Decline, n_passages=0, p_exact=False, not_tested=reason)
         return empty, None
     rng = np.random.default_rng((settings.seed, 20, size, int(endpoint == "intact")))
-    p_value, exact = sign_flip_p_value(known, PERMUTATIONS, rng, one_sided=True)
+    p_value, exact = sign_flip_p_value(losses, PERMUTATIONS, rng, one_sided=True)
     clustered = ClusterMeans.of(change, arm.clusters())
     low, high = clustered.interval(settings.confidence) if clustered else (None, None)
     upper = None
@@ -146,13 +146,13 @@ def _decline(
     elif endpoint == "intact":
         sides = arm.intact[:, base], arm.intact[:, size]
         upper = intact_upper(*sides, settings.confidence)
-        if not np.ptp(known):
+        if not np.ptp(losses):
             # Passages that agree would have the width of single outcomes.
             limits = intact_limits(*sides, band_quantile(settings.confidence, 1))
             low, high = limits or (low, high)
     decline = Decline(
-        n_passages=len(known),
-        decline=float(known.mean()),
+        n_passages=len(losses),
+        decline=float(losses.mean()),
         ci_low=low,
         ci_high=high,
         p_value=p_value,
@@ -160,25 +160,25 @@ def _decline(
         p_holm=None,
         upper=upper,
     )
-    return decline, 0.5 ** int((known != 0.0).sum())
+    return decline, 0.5 ** int((losses != 0.0).sum())
 
 
 def lost(means: Floats, base: int, size: int) -> Floats:
-    """Each passage's mean at ``base`` less that at ``size`` (P); differences of rounding are 0."""
+    """Return each passage's mean at ``base`` less its mean at ``size`` (P); tiny ones are 0."""
     change = means[:, base] - means[:, size]
     return np.where(np.abs(change) < 1e-12, 0.0, change)
 
 
 _DRAWS = 4_000
 TAIL = 0.5
-"""Of the error rate, beyond each end of the interval (benchmarks/continuation.py)."""
+"""Share of the error rate beyond each end of the interval (benchmarks/continuation.py)."""
 _LEAST_LOSS = 0.03
-"""Share of the baseline below which a drawn curve has no loss to place."""
+"""Loss, as a share of the baseline, below which a drawn curve has no loss to locate."""
 _BORROWED = 8.0
-"""Passages' worth of the mean variance that each size borrows."""
+"""Number of passages with the mean variance that each size borrows."""
 _LEAST, _MOST = 0.01, 0.99
 _MOST_WORTH = 10.0
-"""A generation's score is worth as many 0/1 outcomes at most: the least dispersion is .1."""
+"""Most 0/1 outcomes that one generation's score is worth: the least dispersion is .1."""
 
 
 def locate_loss(
@@ -187,10 +187,10 @@ def locate_loss(
     shown_at: int | None,
     settings: AnalysisSettings,
 ) -> LossLocation | None:
-    """Where half of the loss at the largest size has happened; None where curves show no loss.
+    """Return where half of the loss at the largest size has happened, or None without a loss.
 
     Args:
-        shown_at: first size in tokens whose decline is significant.
+        shown_at: first size (tokens) whose decline is significant.
     """
     means = arm.means(endpoint)
     base = baseline_size(means)
@@ -207,11 +207,11 @@ def locate_loss(
         worth, worth * level, np.ones(count), 1, np.full(count, 1.0 / count)
     )
     rng = np.random.default_rng((settings.seed, 21, int(endpoint == "intact")))
-    mean, kept = draw_curves(posterior, _DRAWS, rng)
-    losing = kept[:, -1] < 1.0 - _LEAST_LOSS
+    mean, curves = draw_curves(posterior, _DRAWS, rng)
+    losing = curves[:, -1] < 1.0 - _LEAST_LOSS
     if not losing.any():
         return None
-    fall = 1.0 - np.concatenate([np.ones((int(losing.sum()), 1)), kept[losing]], axis=1)
+    fall = 1.0 - np.concatenate([np.ones((int(losing.sum()), 1)), curves[losing]], axis=1)
     crossing = crossing_of(fall, sizes, 0.5 * fall[:, -1], TAIL * (1.0 - settings.confidence))
     return LossLocation(
         tokens=crossing.tokens,
@@ -223,39 +223,39 @@ def locate_loss(
 
 
 def _levels(arm: ArmOutcomes, endpoint: EndpointName, places: list[int]) -> tuple[Floats, Floats]:
-    """Mean at each of ``places``, by paired declines, and how many 0/1 outcomes it is worth."""
+    """Return the mean at each of ``places`` by paired declines, and its worth in outcomes."""
     means = arm.means(endpoint)
     base = places[0]
     changes = [lost(means, base, s) for s in places[1:]]
-    known = [change[~np.isnan(change)] for change in changes]
+    paired = [change[~np.isnan(change)] for change in changes]
     level = np.full(len(places), float(np.nanmean(means[:, base])))
-    level[1:] -= [change.mean() for change in known]
+    level[1:] -= [change.mean() for change in paired]
     level = level.clip(_LEAST, _MOST)
     generations = np.array([(~np.isnan(arm.outcomes(endpoint)[:, s])).sum() for s in places])
     if endpoint == "intact":
         return level, generations / _likeness(arm, places)
-    spread = np.array([change.var(ddof=1) if len(change) > 1 else np.nan for change in known])
+    spread = np.array([change.var(ddof=1) if len(change) > 1 else np.nan for change in paired])
     pooled = float(np.nanmean(spread)) if not np.isnan(spread).all() else 0.25
-    pairs = np.array([len(change) for change in known], np.float64)
+    pairs = np.array([len(change) for change in paired], np.float64)
     spread = (pairs * np.nan_to_num(spread, nan=pooled) + _BORROWED * pooled) / (pairs + _BORROWED)
-    # Half of a difference's variance is the other size's, half the baseline's.
+    # Half of a difference's variance comes from the other size, half from the baseline.
     variance = np.concatenate([[0.5 * spread.mean() / pairs.mean()], 0.5 * spread / pairs])
     worth = level * (1.0 - level) / np.maximum(variance, 1e-9)
     return level, np.minimum(worth, _MOST_WORTH * generations)
 
 
 def _likeness(arm: ArmOutcomes, places: list[int]) -> Floats:
-    """Design effect of rounds of one passage, by size."""
+    """Return the design effect of rounds within passages, by size."""
     outcomes = arm.intact[:, places]
-    known = ~np.isnan(outcomes)
-    passage, size, _ = np.nonzero(known)
-    correlation = score_correlation(passage * len(places) + size, outcomes[known], size)[0]
-    rounds = known.sum(axis=2)
+    mask = ~np.isnan(outcomes)
+    passage, size, _ = np.nonzero(mask)
+    correlation = score_correlation(passage * len(places) + size, outcomes[mask], size)[0]
+    rounds = mask.sum(axis=2)
     return np.array([design_effect(rounds[:, i], correlation) for i in range(len(places))])
 
 
 def intact_upper(first: Floats, other: Floats, confidence: float) -> float | None:
-    """Upper limit of the decline of the share without collapse, by `intact_limits`.
+    """Return the upper limit of a decline in the share without collapse, by `intact_limits`.
 
     >>> whole = np.ones((20, 5))
     >>> round(intact_upper(whole, whole, 0.95), 3)
@@ -266,15 +266,15 @@ def intact_upper(first: Floats, other: Floats, confidence: float) -> float | Non
 
 
 def intact_limits(first: Floats, other: Floats, z: float) -> tuple[float, float] | None:
-    """Limits of a difference of shares that have a width where none collapsed.
+    """Return limits of a difference of shares that keep a width even if none collapsed.
 
-    Newcombe's, over the design effect of rounds of one passage. That both sizes have the same
-    passages is not used, which is cautious.
+    These are Newcombe's limits over the design effect of rounds within passages. They ignore that
+    both sizes have the same passages, which is conservative.
 
     Args:
         first, other: 1 or 0 by passage and round, at the smallest size and at another (P, R); NaN
-            where there is none. Passages that lack either are left out.
-        z: normal quantile of either end.
+            if missing. Passages that lack either are left out.
+        z: normal quantile at either end.
     """
     paired = (~np.isnan(first)).any(axis=1) & (~np.isnan(other)).any(axis=1)
     if not paired.any():
@@ -284,7 +284,7 @@ def intact_limits(first: Floats, other: Floats, z: float) -> tuple[float, float]
 
 
 def share_limits(outcomes: Floats, z: float) -> tuple[float, float] | tuple[None, None]:
-    """Wilson's limits of the share without collapse (P, R), over the same design effect."""
+    """Return Wilson's limits of the share without collapse (P, R), over that design effect."""
     if np.isnan(outcomes).all():
         return None, None
     low, high = wilson_limits(*_effective_shares([outcomes])[0], z)
@@ -292,15 +292,15 @@ def share_limits(outcomes: Floats, z: float) -> tuple[float, float] | tuple[None
 
 
 def _effective_shares(sides: list[Floats]) -> list[tuple[float, float]]:
-    """Share and effective number of outcomes of each side; one correlation for all."""
-    known = [~np.isnan(side) for side in sides]
-    cell = np.concatenate([np.nonzero(one)[0] + i * len(one) for i, one in enumerate(known)])
-    outcome = np.concatenate([side[one] for side, one in zip(sides, known, strict=True)])
-    stratum = np.repeat(np.arange(len(sides)), [int(one.sum()) for one in known])
+    """Return each side's share and effective number of outcomes, with a common correlation."""
+    masks = [~np.isnan(side) for side in sides]
+    cell = np.concatenate([np.nonzero(mask)[0] + i * len(mask) for i, mask in enumerate(masks)])
+    outcome = np.concatenate([side[mask] for side, mask in zip(sides, masks, strict=True)])
+    stratum = np.repeat(np.arange(len(sides)), [int(mask.sum()) for mask in masks])
     correlation = score_correlation(cell, outcome, stratum)[0]
     return [
-        (float(side[one].mean()), one.sum() / design_effect(one.sum(axis=1), correlation))
-        for side, one in zip(sides, known, strict=True)
+        (float(side[mask].mean()), mask.sum() / design_effect(mask.sum(axis=1), correlation))
+        for side, mask in zip(sides, masks, strict=True)
     ]
 
 
@@ -309,30 +309,30 @@ MOST_PASSAGES = 2_000
 
 
 def components_of(arm: ArmOutcomes) -> Components | None:
-    """Components of variance of the scores; None where fewer than two passages are paired.
+    """Return the variance components of the scores, or None below two paired passages.
 
-    Rounds: pooled within passage and size. What sizes do to passages differently: half the variance
-    of the passages' differences to the smallest size, less what rounds contribute. With a single
-    round the two are one, and ``round`` is null.
+    The variance of rounds is pooled within passage and size. The interaction of size and passage is
+    half the variance of the passages' differences from the smallest size, less the share of the
+    rounds. With single rounds the two cannot be separated, and ``round`` is null.
     """
     means = arm.means("score")
     base = baseline_size(means)
     if base is None:
         return None
-    known = ~np.isnan(arm.score)
-    rounds = known.sum(axis=2)
+    mask = ~np.isnan(arm.score)
+    rounds = mask.sum(axis=2)
     degrees = int((rounds - 1).clip(0).sum())
     of_round = None
     if degrees:
-        off = np.where(known, arm.score - np.nan_to_num(means)[:, :, None], 0.0)
-        of_round = float((off**2).sum()) / degrees
+        residuals = np.where(mask, arm.score - np.nan_to_num(means)[:, :, None], 0.0)
+        of_round = float((residuals**2).sum()) / degrees
     spreads, from_rounds = [], []
     for size in range(base + 1, means.shape[1]):
         change = lost(means, base, size)
-        there = ~np.isnan(change)
-        if there.sum() > 1:
-            spreads.append(float(change[there].var(ddof=1)))
-            share = 1.0 / rounds[there, base] + 1.0 / rounds[there, size]
+        paired = ~np.isnan(change)
+        if paired.sum() > 1:
+            spreads.append(float(change[paired].var(ddof=1)))
+            share = 1.0 / rounds[paired, base] + 1.0 / rounds[paired, size]
             from_rounds.append(float(share.mean()) * (of_round or 0.0))
     if not spreads:
         return None
@@ -353,39 +353,38 @@ def components_of(arm: ArmOutcomes) -> Components | None:
 def plan_study(
     components: Components, base: float, margin: float, tests: int, confidence: float
 ) -> list[Plan]:
-    """Passages that show a decline of ``margin``, and of twice as much, with each of `POWERS`.
+    """Return the passages that show a decline of one or two margins with each of `POWERS`.
 
-    At the rounds of the study, and where the rounds' variance is known at half and twice as many.
+    Plans have the study's rounds and, if their variance is known, half and twice as many.
 
     Args:
         base: mean score at the smallest size.
-        tests: in the family of Holm's adjustment, whose first step counts.
+        tests: size of the family of Holm's adjustment, whose first step counts.
     """
     level = (1.0 - confidence) / tests
-    now = max(round(components.rounds), 1)
-    rounds = [now] if components.round is None else sorted({max(now // 2, 1), now, 2 * now})
+    n = max(round(components.rounds), 1)
+    rounds = [n] if components.round is None else sorted({max(n // 2, 1), n, 2 * n})
     return [
         Plan(
             decline=decline,
             power=power,
-            rounds=each,
-            n_passages=passages_needed(components, base, decline, power, each, level),
+            rounds=count,
+            n_passages=passages_needed(components, base, decline, power, count, level),
         )
         for decline in (margin, min(2.0 * margin, 1.0))
         for power in POWERS
-        for each in rounds
+        for count in rounds
     ]
 
 
 def passages_needed(
     components: Components, base: float, decline: float, power: float, rounds: int, level: float
 ) -> int | None:
-    """Passages that show ``decline`` at one size with ``power``, tested one-sided at ``level``.
+    """Return the passages that show ``decline`` at one size, tested one-sided at ``level``.
 
-    A decline may be a share of generations that
-    lose their whole score: the variance of rounds is the larger of the two cases' (a mixture of 0
-    and the baseline's scores). None where more than 2,000 are needed, or ``base`` has no such
-    decline.
+    A decline may mean that a share of generations loses its whole score (a mixture of 0 and the
+    baseline's scores), so the larger variance of rounds of the two cases is used. Return None if
+    more than 2,000 passages are needed, or ``base`` is smaller than ``decline``.
     """
     if decline > base:
         return None
@@ -398,7 +397,7 @@ def passages_needed(
 
 
 ROOM = 2.0
-"""Margins that the smallest size must score at least, or the absence of a decline says little."""
+"""Least score at the smallest size, in margins, for the absence of a decline to mean much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,23 +406,23 @@ class _Tested:
     intact: Endpoint
     tests: int
     most: int
-    """Tests that the sizes allow, whether or not they can become significant here."""
+    """Number of tests that the sizes allow, even those that cannot become significant."""
 
 
 def analyse_arm(arm: ArmOutcomes, margin: float, settings: AnalysisSettings) -> ArmResult:
-    """The result of one arm. The error rate, 1 - confidence, is over all its one-sided tests."""
+    """Return the result of one arm; 1 - confidence is the error rate over all its tests."""
     tested = _tests(arm, settings)
     alpha = 1.0 - settings.confidence
     endpoints = [
-        replace(one, location=_location(arm, one, settings))
-        for one in (tested.score, tested.intact)
+        replace(item, location=_location(arm, item, settings))
+        for item in (tested.score, tested.intact)
     ]
     score, intact = endpoints
     verdict, reason = _verdict(
         replace(tested, score=score, intact=intact), arm.unscored, margin, alpha
     )
     components = components_of(arm)
-    base = next((one.mean for one in score.sizes if one.mean is not None), None)
+    base = next((item.mean for item in score.sizes if item.mean is not None), None)
     plan = []
     if components is not None and base:
         plan = plan_study(components, base, margin, tested.most, settings.confidence)
@@ -446,17 +445,17 @@ def analyse_arm(arm: ArmOutcomes, margin: float, settings: AnalysisSettings) -> 
         components=components,
         plan=plan,
     )
-    sentences = [location_sentence(one) for one in endpoints]
+    sentences = [location_sentence(item) for item in endpoints]
     if verdict in ("undecided", "insufficient_data"):
         sentences.append(plan_sentence(result, margin))
-    return replace(result, sentences=[one for one in sentences if one])
+    return replace(result, sentences=[item for item in sentences if item])
 
 
 def _tests(arm: ArmOutcomes, settings: AnalysisSettings) -> _Tested:
-    """Both endpoints with adjusted p-values.
+    """Return both endpoints with adjusted p-values.
 
-    A test that cannot become significant whatever the signs (no passage differs, or too few do) is
-    no member of the family (Tarone 1990, Biometrics 46, 515-522).
+    A test that no signs could make significant, because too few passages differ, is left out of
+    the family (Tarone 1990, Biometrics 46, 515-522).
     """
     alpha = 1.0 - settings.confidence
     names: tuple[EndpointName, ...] = ("score", "intact")
@@ -464,36 +463,36 @@ def _tests(arm: ArmOutcomes, settings: AnalysisSettings) -> _Tested:
     most = 0
     raw = []
     for name in names:
-        found = size_outcomes(arm, name, settings)
+        outcomes = size_outcomes(arm, name, settings)
         rng = np.random.default_rng((settings.seed, 24, int(name == "intact")))
         trend = trend_over_sizes(
             arm.means(name), arm.sizes, arm.clusters(), rng, settings.confidence
         )
-        for one, least in zip(found.sizes, found.least, strict=True):
+        for row, least in zip(outcomes.sizes, outcomes.least, strict=True):
             possible = least is not None and least <= alpha
-            p_values.append(one.decline.p_value if one.decline and possible else None)
-            most += one.decline is not None
+            p_values.append(row.decline.p_value if row.decline and possible else None)
+            most += row.decline is not None
         p_values.append(None if trend is None else trend.p_value)
         most += len(arm.sizes) > 2
-        raw.append((name, found.sizes, trend))
+        raw.append((name, outcomes.sizes, trend))
     adjusted = iter(holm(p_values))
     endpoints = []
     for name, sizes, trend in raw:
         rows = []
-        for one in sizes:
+        for row in sizes:
             p = next(adjusted)
-            decline = None if one.decline is None else replace(one.decline, p_holm=p)
-            rows.append(replace(one, decline=decline))
+            decline = None if row.decline is None else replace(row.decline, p_holm=p)
+            rows.append(replace(row, decline=decline))
         p = next(adjusted)
-        uppers = [one.decline.upper for one in rows if one.decline is not None]
-        known = [upper for upper in uppers if upper is not None]
+        uppers = [row.decline.upper for row in rows if row.decline is not None]
+        limits = [upper for upper in uppers if upper is not None]
         endpoints.append(
             Endpoint(
                 name=name,
                 sizes=rows,
                 trend=None if trend is None else replace(trend, p_holm=p),
                 location=None,
-                excluded=max(known) if known and len(known) == len(uppers) else None,
+                excluded=max(limits) if limits and len(limits) == len(uppers) else None,
             )
         )
     tests = sum(p is not None for p in p_values)
@@ -512,20 +511,20 @@ def _location(
 def _verdict(
     tested: _Tested, unscored: Floats, margin: float, alpha: float
 ) -> tuple[ContinuationVerdict, str]:
-    """The verdict, the first that applies:
+    """Return the verdict with its reason; the first that applies:
 
-    - ``insufficient_data``: fewer than two sizes with outcomes, or so few passages that no single
-      size could become significant.
-    - ``collapse``, ``decline``: a size or the trend of the share without collapse, of the score.
-    - ``no_decline``: a greater one than the margin is excluded at every size, of both; the smallest
-      size scores enough to lose it, and no size has more generations without a score than it.
-    - ``undecided``.
+    - ``insufficient_data``: fewer than two sizes have outcomes, or so few passages that no size
+      could become significant.
+    - ``collapse``, ``decline``: a size or the trend is significant (share without collapse, score).
+    - ``no_decline``: both endpoints rule out a decline above the margin at every size, the smallest
+      size scores high enough to lose it, and the share of unscored generations is within it.
+    - ``undecided``: anything else.
     """
     score, intact = tested.score, tested.intact
-    passages = max((one.decline.n_passages for one in intact.sizes if one.decline), default=0)
-    if sum(one.mean is not None for one in intact.sizes) < 2:
+    passages = max((item.decline.n_passages for item in intact.sizes if item.decline), default=0)
+    if sum(item.mean is not None for item in intact.sizes) < 2:
         return "insufficient_data", (
-            "Insufficient data: outcomes at two context sizes or more are needed."
+            "Insufficient data: outcomes at two or more context sizes are needed."
         )
     tests = max(tested.tests, 1)
     if 0.5**passages > alpha / tests:
@@ -535,8 +534,8 @@ def _verdict(
             f"{'is' if passages == 1 else 'are'} {passages}."
         )
     verdict: ContinuationVerdict = "undecided"
-    base = next((one.mean for one in score.sizes if one.mean is not None), None)
-    excluded = [one.excluded for one in (score, intact)]
+    base = next((item.mean for item in score.sizes if item.mean is not None), None)
+    excluded = [item.excluded for item in (score, intact)]
     if declines(intact, alpha):
         verdict = "collapse"
     elif declines(score, alpha):
@@ -559,25 +558,25 @@ LEAST_SIZES = 3
 def trend_over_sizes(
     means: Floats, sizes: Ints, clusters: Ints, rng: np.random.Generator, confidence: float
 ) -> Trend | None:
-    """The slope over log2 size, passages with their own level; None where it says nothing.
+    """Return the slope over log2 size with a level per passage, or None if undefined.
 
     The statistic is the sum over passages of sum_s (x_s - mean x) y_s, x = log2 size, over the
     sizes that the passage has. Without an effect of the size, a passage's means are exchangeable
-    over its sizes. (1 + reached) / (1 + drawn) permutations.
+    over its sizes. The p-value is (1 + reached) / (1 + drawn) permutations.
 
     Args:
-        means: of passages by size (P, S), NaN where there is none.
+        means: means of passages by size (P, S), NaN if missing.
         sizes: context sizes in tokens (S).
     """
-    known = ~np.isnan(means)
-    if known.any(axis=0).sum() < LEAST_SIZES:
+    mask = ~np.isnan(means)
+    if mask.any(axis=0).sum() < LEAST_SIZES:
         return None
     x = np.log2(sizes)
-    enough = known.sum(axis=1) > 1
+    usable = mask.sum(axis=1) > 1
     observed, spread, per_passage = 0.0, 0.0, np.full(len(means), np.nan)
     falls = np.zeros(PERMUTATIONS)
-    for pattern in np.unique(known[enough], axis=0):
-        rows = np.flatnonzero(enough & (known == pattern).all(axis=1))
+    for pattern in np.unique(mask[usable], axis=0):
+        rows = np.flatnonzero(usable & (mask == pattern).all(axis=1))
         centred = x[pattern] - x[pattern].mean()
         y = means[np.ix_(rows, np.flatnonzero(pattern))]
         observed -= float((y @ centred).sum())

@@ -1,4 +1,4 @@
-"""Each metric of prose over context size, and how much is recited: described, never tested."""
+"""Means of each prose metric and rates of recitation over context size, without tests."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ if TYPE_CHECKING:
 def with_metrics(
     result: ContinuationResult, rows: pd.DataFrame, authors: Authors, settings: AnalysisSettings
 ) -> ContinuationResult:
-    """Return ``result`` with `metrics`, `recitation` and its warning.
+    """Return ``result`` with its `metrics`, `recitation` and warnings of recitation.
 
     Args:
-        result: of these rows.
-        rows: as `outcomes.clean_outcomes` takes them, with the columns of the metrics; those that
-            are missing are not measured.
-        authors: of the study.
+        result: result of these rows.
+        rows: rows as for `outcomes.clean_outcomes`, with the columns of the metrics; a missing
+            column counts as not measured.
+        authors: author passages of the study.
         settings: confidence, seed and number of resamples.
     """
     arms = clean_outcomes(rows, [arm.arm for arm in result.arms])
-    own = authors.author_metrics()
+    figures = authors.author_metrics()
     recitation = recitation_of(rows, result, authors.chance_overlap())
     metrics = [
         MetricResult(
             name=name,
             author=_author(
-                _authors_in(rows, name) if name in COHERENCE else [one.get(name) for one in own]
+                _authors_in(rows, name) if name in COHERENCE else [row.get(name) for row in figures]
             ),
             arms=[
                 ArmMetric(
@@ -74,66 +74,66 @@ def with_metrics(
 
 
 def _authors_in(rows: pd.DataFrame, name: str) -> list[float]:
-    """What the records have of the authors: of each passage the value over the most words."""
+    """Return the authors' values in the records: for each passage the one over the most words."""
     column = f"author_{name}"
     if column not in rows.columns:
         return []
-    known = rows[rows[column].notna()].sort_values("compared_words", kind="stable")
-    longest: list[float] = known.groupby(["text", "passage"])[column].last().tolist()
+    measured = rows[rows[column].notna()].sort_values("compared_words", kind="stable")
+    longest: list[float] = measured.groupby(["text", "passage"])[column].last().tolist()
     return longest
 
 
 def _author(values: Sequence[float | None]) -> AuthorMetric | None:
-    known = [value for value in values if value is not None]
-    if not known:
+    figures = [value for value in values if value is not None]
+    if not figures:
         return None
     return AuthorMetric(
-        n_passages=len(known),
-        mean=float(np.mean(known)),
-        sd=float(np.std(known, ddof=1)) if len(known) > 1 else None,
+        n_passages=len(figures),
+        mean=float(np.mean(figures)),
+        sd=float(np.std(figures, ddof=1)) if len(figures) > 1 else None,
     )
 
 
 def _values(rows: pd.DataFrame, arm: ArmOutcomes, name: str) -> Floats:
-    """The metric as the arm's other outcomes are (P, S, R), NaN where it is missing."""
-    found = np.full(arm.intact.shape, np.nan)
+    """Return the metric in the shape of the arm's outcomes (P, S, R), NaN if missing."""
+    values = np.full(arm.intact.shape, np.nan)
     if name not in rows.columns:
-        return found
+        return values
     place = {key: number for number, key in enumerate(arm.passages)}
     _, turn = np.unique(rows["round"].to_numpy(), return_inverse=True)
-    mine = (rows["arm"].astype(str) == arm.arm).to_numpy(bool)
-    own = rows[mine]
-    passage = [place[str(t), str(p)] for t, p in zip(own["text"], own["passage"], strict=True)]
-    size = np.searchsorted(arm.sizes, own["context_tokens"].to_numpy(np.int64))
-    found[passage, size, turn[mine]] = own[name].to_numpy(np.float64, na_value=np.nan)
-    return found
+    in_arm = (rows["arm"].astype(str) == arm.arm).to_numpy(bool)
+    part = rows[in_arm]
+    passage = [place[str(t), str(p)] for t, p in zip(part["text"], part["passage"], strict=True)]
+    size = np.searchsorted(arm.sizes, part["context_tokens"].to_numpy(np.int64))
+    values[passage, size, turn[in_arm]] = part[name].to_numpy(np.float64, na_value=np.nan)
+    return values
 
 
 def _sizes(rows: pd.DataFrame, name: str, arm: ArmOutcomes, confidence: float) -> list[MetricSize]:
     values = _values(rows, arm, name)
     means = mean_known(values)
-    found = []
+    sizes = []
     for size, context_tokens in enumerate(arm.sizes):
-        known = means[~np.isnan(means[:, size]), size]
+        present = means[~np.isnan(means[:, size]), size]
         low, high = _interval(means[:, size], arm.clusters(), name, confidence)
-        found.append(
+        sizes.append(
             MetricSize(
                 context_tokens=int(context_tokens),
                 n=int((~np.isnan(values[:, size])).sum()),
-                n_passages=len(known),
-                mean=float(known.mean()) if len(known) else None,
+                n_passages=len(present),
+                mean=float(present.mean()) if len(present) else None,
                 ci_low=low,
                 ci_high=high,
                 rounds=round_means(values[:, size]),
             )
         )
-    return found
+    return sizes
 
 
 def _interval(
     values: Floats, clusters: Ints, name: str, confidence: float
 ) -> tuple[float, float] | tuple[None, None]:
-    """Cut at what the metric can be at all; nulls where texts agree."""
+    """Return the interval within the metric's bounds, or None twice if the clusters agree."""
     means = ClusterMeans.of(values, clusters)
     if means is None or means.standard_error <= AGREE * max(abs(means.mean), 1.0):
         return None, None
@@ -151,18 +151,18 @@ _SHARES = frozenset(
 
 
 COMMON = 0.05
-"""Share of recited continuations at a context size from which on the report warns."""
+"""Share of recited continuations at one context size from which the report warns."""
 _LEAST = 2
 
 
 def recitation_of(
     rows: pd.DataFrame, result: ContinuationResult, chance: ChanceOverlap
 ) -> Recitation | None:
-    """Count the recited continuations of each arm and size; None where nothing can be compared.
+    """Count the recited continuations of each arm and size; return None without data.
 
-    Recited is what is the author's own next text, from the overlap that the records hold.
+    A continuation is recited if its overlap with the author's text exceeds that of chance.
 
-    ``rows``: with the columns `longest_run` and `shared_runs` of the records. ``chance``: measured
+    ``rows`` have the columns `longest_run` and `shared_runs` of the records. ``chance`` is measured
     on human passages of the study.
     """
     if not chance.pairs or not {"longest_run", "shared_runs"} <= set(rows.columns):
@@ -195,21 +195,21 @@ def _size(tokens: int, counts: Mapping[Any, int]) -> RecitedSize:
     return RecitedSize(context_tokens=tokens, n=n, recited=recited)
 
 
-def recitation_warnings(found: Recitation | None) -> Sequence[str]:
-    """A sentence for each arm that recites commonly at some size."""
-    if found is None:
+def recitation_warnings(recitation: Recitation | None) -> Sequence[str]:
+    """Return a warning for each arm that recites often at some size."""
+    if recitation is None:
         return []
-    pairs = count(found.chance_pairs, "pair")
+    pairs = count(recitation.chance_pairs, "pair")
     warnings = []
-    for arm in found.arms:
-        shares = [(one.recited / one.n, one) for one in arm.sizes if one.recited >= _LEAST]
-        share, most = max(shares, key=lambda one: one[0], default=(0.0, None))
+    for arm in recitation.arms:
+        shares = [(size.recited / size.n, size) for size in arm.sizes if size.recited >= _LEAST]
+        share, most = max(shares, key=lambda size: size[0], default=(0.0, None))
         if most is None or share < COMMON:
             continue
         warnings.append(
             f"Arm {arm.arm} recites: {most.recited:,} of {most.n:,} continuations ({percent(share)}"
-            f") at {tokens(most.context_tokens)} tokens share more with the author's own next text "
-            f"than any of {pairs} of human passages do. The model knows the text: nearness to the "
-            "author is then memory and says little of what the context does."
+            f") at {tokens(most.context_tokens)} tokens overlap more with the author's own next "
+            f"text than any of {pairs} of human passages do. The model knows the text, so nearness "
+            "to the author reflects memory rather than the context."
         )
     return warnings

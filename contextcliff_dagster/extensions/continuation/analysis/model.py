@@ -1,10 +1,10 @@
-"""The outcomes of one model to its result: arms, each against the first, the noise floor.
+"""Analysis of one model: its arms, each arm against the first, and the noise floor.
 
-Arms compared on the same passages: means over sizes, each size, and how much more one declines.
+Arms are compared on the same passages: means over sizes, each size, and the extra decline.
 
-Sign flips are two-sided and of whole passages. Holm's adjustment of means over sizes and of extra
-declines is over all arms and both endpoints; that of single sizes is over the sizes of one arm and
-endpoint, which say where a difference lies and not whether there is one.
+Tests flip the signs of whole passages, two-sided. Holm's adjustment of means over sizes and extra
+declines covers all arms and both endpoints. Single sizes are adjusted within an arm and endpoint,
+because they show where a difference lies, not whether there is one.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ ENDPOINTS: tuple[EndpointName, ...] = get_args(EndpointName)
 def compare_arms(
     arms: Sequence[ArmOutcomes], margin: float, settings: AnalysisSettings
 ) -> list[ArmComparison]:
-    """Each arm but the first against the first; empty with a single one."""
+    """Compare each further arm with the first; return an empty list with a single arm."""
     reference = arms[0]
     families = [_overall(arm, reference, i, settings) for i, arm in enumerate(arms[1:])]
     adjusted = iter(holm([row.p_value for rows in families for row in rows]))
-    found = []
+    comparisons = []
     for place, (arm, rows) in enumerate(zip(arms[1:], families, strict=True)):
         overall = [replace(row, p_holm=next(adjusted)) for row in rows]
         sizes = _by_size(arm, reference, place, settings)
         alike = _alike(arm, reference, sizes, margin, settings.confidence)
         verdict = _verdict(overall, alike=alike, alpha=1.0 - settings.confidence)
-        found.append(
+        comparisons.append(
             ArmComparison(
                 arm=arm.arm,
                 reference=reference.arm,
@@ -77,7 +77,7 @@ def compare_arms(
                 sizes=sizes,
             )
         )
-    return found
+    return comparisons
 
 
 def _overall(
@@ -85,14 +85,14 @@ def _overall(
 ) -> list[ArmDifference]:
     rows = []
     for endpoint in ENDPOINTS:
-        apart = arm.means(endpoint) - reference.means(endpoint)
-        rows.append(_difference(mean_known(apart), endpoint, reference.clusters(), settings, place))
-        both = np.flatnonzero((~np.isnan(apart)).any(axis=0))
-        if len(both) > 1:
+        gap = arm.means(endpoint) - reference.means(endpoint)
+        rows.append(_difference(mean_known(gap), endpoint, reference.clusters(), settings, place))
+        common_sizes = np.flatnonzero((~np.isnan(gap)).any(axis=0))
+        if len(common_sizes) > 1:
             # Passages without an outcome at either end have no extra decline.
-            extra = apart[:, both[0]] - apart[:, both[-1]]
+            extra = gap[:, common_sizes[0]] - gap[:, common_sizes[-1]]
             row = _difference(extra, endpoint, reference.clusters(), settings, place, 1)
-            largest = int(arm.sizes[both[-1]])
+            largest = int(arm.sizes[common_sizes[-1]])
             rows.append(replace(row, context_tokens=largest, extra_decline=True))
     return rows
 
@@ -100,43 +100,43 @@ def _overall(
 def _by_size(
     arm: ArmOutcomes, reference: ArmOutcomes, place: int, settings: AnalysisSettings
 ) -> list[ArmDifference]:
-    found = []
+    differences = []
     for endpoint in ENDPOINTS:
-        apart = arm.means(endpoint) - reference.means(endpoint)
+        gap = arm.means(endpoint) - reference.means(endpoint)
         rows = [
             replace(
                 _difference(
-                    apart[:, size], endpoint, reference.clusters(), settings, place, 2 + size
+                    gap[:, size], endpoint, reference.clusters(), settings, place, 2 + size
                 ),
                 context_tokens=int(tokens),
             )
             for size, tokens in enumerate(arm.sizes)
         ]
         adjusted = holm([row.p_value for row in rows])
-        found += [replace(row, p_holm=p) for row, p in zip(rows, adjusted, strict=True)]
-    return found
+        differences += [replace(row, p_holm=p) for row, p in zip(rows, adjusted, strict=True)]
+    return differences
 
 
 def _difference(
-    apart: Floats,
+    gaps: Floats,
     endpoint: EndpointName,
     clusters: Ints,
     settings: AnalysisSettings,
     *key: int,
 ) -> ArmDifference:
-    apart = np.where(np.abs(apart) < 1e-12, 0.0, apart)
-    known = apart[~np.isnan(apart)]
+    gaps = np.where(np.abs(gaps) < 1e-12, 0.0, gaps)
+    values = gaps[~np.isnan(gaps)]
     p_value = None
-    if len(known):
+    if len(values):
         rng = np.random.default_rng((settings.seed, 22, int(endpoint == "intact"), *key))
-        p_value = sign_flip_p_value(known, PERMUTATIONS, rng)[0]
-    low, high = mean_interval(apart, clusters, settings.confidence)
+        p_value = sign_flip_p_value(values, PERMUTATIONS, rng)[0]
+    low, high = mean_interval(gaps, clusters, settings.confidence)
     return ArmDifference(
         endpoint=endpoint,
         context_tokens=None,
         extra_decline=False,
-        n_passages=len(known),
-        difference=float(known.mean()) if len(known) else None,
+        n_passages=len(values),
+        difference=float(values.mean()) if len(values) else None,
         ci_low=low,
         ci_high=high,
         p_value=p_value,
@@ -145,7 +145,7 @@ def _difference(
 
 
 def _verdict(overall: Sequence[ArmDifference], *, alike: bool, alpha: float) -> ArmVerdict:
-    """A significant mean or extra decline decides, else whether the arms are alike."""
+    """Return the verdict by significant means and extra declines, else by whether ``alike``."""
     ways = {
         -1 if ((row.difference or 0.0) < 0.0) != row.extra_decline else 1
         for row in overall
@@ -165,9 +165,9 @@ def _alike(
     margin: float,
     confidence: float,
 ) -> bool:
-    """Whether at every size the score's interval and the share's limits lie within the margin.
+    """Return whether, at every size, the limits of both endpoints lie within the margin.
 
-    Where a greater share of either arm's generations has no score, the scores cannot show it.
+    If more of either arm's generations than the margin have no score, the answer is no.
     """
     if max(arm.unscored.max(initial=0.0), reference.unscored.max(initial=0.0)) > margin:
         return False
@@ -197,33 +197,33 @@ def analyse_model(
     arms: Sequence[str] = (),
     human: Sequence[float] | Floats = (),
 ) -> ContinuationResult:
-    """Return what the outcomes of one model say of context sizes. No row order matters.
+    """Return the result of one model over context sizes; the order of rows does not matter.
 
     Args:
-        rows: as `outcomes.clean_outcomes` takes them.
-        margin: decline that matters, above 0 and at most .5.
+        rows: rows as for `outcomes.clean_outcomes`.
+        margin: smallest decline that matters, above 0 and at most .5.
         settings: confidence, seed and number of resamples.
-        context: names of the model, study, campaign, tokenizer; its window; warnings to repeat.
-        arms: in the order in which they are reported; the first is the reference.
-        human: scores of held-out passages by the authors, for the noise floor alone.
+        context: names of model, study, campaign and tokenizer; window; warnings to repeat.
+        arms: names in the order of the report; the first is the reference.
+        human: scores of held-out author passages, used only for the noise floor.
 
     Raises:
-        ContextCliffError: as `outcomes.clean_outcomes`; the margin or a human score is out of its
-            range.
+        ContextCliffError: as `outcomes.clean_outcomes`, or if the margin or a human score is out
+            of range.
     """
     if not 0.0 < margin <= 0.5:
-        raise ContextCliffError(f"The margin is {margin:g}; choose one above 0 and up to 0.5.")
+        raise ContextCliffError(f"The margin is {margin:g}; choose one above 0 and at most 0.5.")
     settings = settings or AnalysisSettings()
     context = context or ProfileContext(model="model")
     outcomes = clean_outcomes(rows, arms)
-    found = [analyse_arm(arm, margin, settings) for arm in outcomes]
+    results = [analyse_arm(arm, margin, settings) for arm in outcomes]
     comparisons = compare_arms(outcomes, margin, settings)
-    noise = noise_floor(human, found[0].n_passages, settings)
-    reference = found[0]
-    several = len(found) > 1
+    noise = noise_floor(human, results[0].n_passages, settings)
+    reference = results[0]
+    several = len(results) > 1
     headline = [
-        *(f"{one.arm}: {one.reason}" if several else one.reason for one in found),
-        *(one.sentence for one in comparisons),
+        *(f"{item.arm}: {item.reason}" if several else item.reason for item in results),
+        *(item.sentence for item in comparisons),
     ]
     if noise is not None and (sentence := human_sentence(noise, reference)):
         headline.append(sentence)
@@ -237,12 +237,12 @@ def analyse_model(
         confidence=settings.confidence,
         margin=margin,
         seed=settings.seed,
-        n=sum(one.n for one in found),
-        missing=sum(one.missing for one in found),
+        n=sum(item.n for item in results),
+        missing=sum(item.missing for item in results),
         verdict=reference.verdict,
         headline=headline,
         human=noise,
-        arms=found,
+        arms=results,
         comparisons=comparisons,
         warnings=[*context.warnings, *_warnings(outcomes)],
     )
@@ -251,24 +251,24 @@ def analyse_model(
 def noise_floor(
     scores: Sequence[float] | Floats, passages: int, settings: AnalysisSettings
 ) -> NoiseFloor | None:
-    """Mean of human scores, and the range of means of ``passages`` of them; None with too few.
+    """Return the mean human score and the range of means of ``passages`` scores, or None.
 
     Raises:
         ContextCliffError: a score is outside 0..1.
     """
-    known = np.asarray(scores, np.float64)
-    known = known[~np.isnan(known)]
-    if ((known < 0.0) | (known > 1.0)).any():
+    values = np.asarray(scores, np.float64)
+    values = values[~np.isnan(values)]
+    if ((values < 0.0) | (values > 1.0)).any():
         raise ContextCliffError("A score of a human passage is outside 0..1.")
-    if len(known) < LEAST_HUMAN or not passages:
+    if len(values) < LEAST_HUMAN or not passages:
         return None
     rng = np.random.default_rng((settings.seed, 23))
-    drawn = known[rng.integers(0, len(known), size=(settings.resamples, passages))].mean(axis=1)
+    means = values[rng.integers(0, len(values), size=(settings.resamples, passages))].mean(axis=1)
     tail = 0.5 * (1.0 - settings.confidence)
-    low, high = np.quantile(drawn, (tail, 1.0 - tail))
+    low, high = np.quantile(means, (tail, 1.0 - tail))
     return NoiseFloor(
-        n=len(known),
-        mean=float(known.mean()),
+        n=len(values),
+        mean=float(values.mean()),
         floor_low=float(low),
         floor_high=float(high),
         floor_passages=passages,
@@ -276,27 +276,27 @@ def noise_floor(
 
 
 def _warnings(arms: Sequence[ArmOutcomes]) -> list[str]:
-    found = []
+    warnings = []
     for arm in arms:
         measured = arm.measured
         texts = len(np.unique(arm.text[measured]))
         if 0 < texts < LEAST_TEXTS:
-            found.append(
-                f"Arm {arm.arm} has passages of {texts} text{'' if texts == 1 else 's'}: what is "
-                f"concluded holds for passages of {'it' if texts == 1 else 'these'}; "
-                f"{LEAST_TEXTS} texts or more are needed to speak of others."
+            warnings.append(
+                f"Arm {arm.arm} has passages of {texts} text{'' if texts == 1 else 's'}: the "
+                f"conclusions hold only for {'it' if texts == 1 else 'these'}; "
+                f"at least {LEAST_TEXTS} texts are needed to generalize."
             )
-        known = ~np.isnan(arm.intact)
-        lacking = int((measured & ~np.all(known.any(axis=2), axis=1)).sum())
-        if lacking:
-            found.append(
-                f"Arm {arm.arm}: {lacking} of {int(measured.sum())} passages lack a context size "
-                "and are left out where it is compared."
+        mask = ~np.isnan(arm.intact)
+        partial = int((measured & ~np.all(mask.any(axis=2), axis=1)).sum())
+        if partial:
+            warnings.append(
+                f"Arm {arm.arm}: {partial} of {int(measured.sum())} passages lack a context size "
+                "and are left out of its comparisons."
             )
-        unscored = int((known & np.isnan(arm.score)).sum())
+        unscored = int((mask & np.isnan(arm.score)).sum())
         if unscored:
-            found.append(
-                f"Arm {arm.arm}: {unscored} of {int(known.sum())} generations have no score: they "
-                "count for the share without collapse alone."
+            warnings.append(
+                f"Arm {arm.arm}: {unscored} of {int(mask.sum())} generations have no score: they "
+                "count only for the share without collapse."
             )
-    return found
+    return warnings

@@ -1,4 +1,4 @@
-"""Outcomes of generations as arrays: passages x context sizes x rounds, one set an arm."""
+"""Outcomes of generations as arrays per arm: passages x context sizes x rounds."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _KEYS = ["text", "passage", "context_tokens", "round", "arm"]
 
 
 LEAST_TEXTS = 5
-"""Texts from which on texts are the units of intervals; of fewer, passages."""
+"""Fewest texts that serve as units of intervals; with fewer, passages do."""
 
 
 @dataclass(frozen=True, eq=False)
 class ArmOutcomes:
-    """One arm: P passages, S sizes, R rounds at most; NaN where there is no outcome.
+    """Outcomes of one arm: P passages, S sizes, at most R rounds; NaN if missing.
 
     Attributes:
         passages: text and name of each passage (P).
@@ -41,9 +41,9 @@ class ArmOutcomes:
         sizes: context sizes in tokens, ascending (S).
         score: 0..1 (P, S, R); a collapsed generation that has no score counts as 0.
         intact: 1 without collapse, 0 with one (P, S, R).
-        collapses: generations by kind of collapse, one mapping a size (S).
-        missing: planned continuations of which there is no text; one that has a text and no score
-            is not among them (`unscored`).
+        collapses: number of generations by kind of collapse, for each size (S).
+        missing: number of planned continuations without a text; those with a text and no score
+            are counted by `unscored`.
     """
 
     arm: str
@@ -56,11 +56,11 @@ class ArmOutcomes:
     missing: int
 
     def outcomes(self, endpoint: EndpointName) -> Floats:
-        """The endpoint's outcomes (P, S, R)."""
+        """Return the endpoint's outcomes (P, S, R)."""
         return self.score if endpoint == "score" else self.intact
 
     def means(self, endpoint: EndpointName) -> Floats:
-        """Mean over rounds (P, S), NaN without any."""
+        """Return the means over rounds (P, S), NaN without any."""
         return self._score_means if endpoint == "score" else self._intact_means
 
     @cached_property
@@ -73,44 +73,44 @@ class ArmOutcomes:
 
     @property
     def unscored(self) -> Floats:
-        """Share of the generations of each size that have no score (S); 0 without any."""
-        known = ~np.isnan(self.intact)
-        lacking = (known & np.isnan(self.score)).sum(axis=(0, 2))
-        share: Floats = lacking / np.maximum(known.sum(axis=(0, 2)), 1)
+        """Return the share of generations without a score at each size (S); 0 if there are none."""
+        mask = ~np.isnan(self.intact)
+        missing = (mask & np.isnan(self.score)).sum(axis=(0, 2))
+        share: Floats = missing / np.maximum(mask.sum(axis=(0, 2)), 1)
         return share
 
     @property
     def measured(self) -> Bools:
-        """Passages with any outcome (P)."""
-        known: Bools = np.any(~np.isnan(self.intact), axis=(1, 2))
-        return known
+        """Return which passages have any outcome (P)."""
+        mask: Bools = np.any(~np.isnan(self.intact), axis=(1, 2))
+        return mask
 
     @property
     def unit(self) -> Clusters:
-        """Units of intervals: texts where there are `LEAST_TEXTS`, else passages."""
+        """Return the unit of intervals: texts if there are `LEAST_TEXTS`, else passages."""
         texts = np.unique(self.text[self.measured])
         return "texts" if len(texts) >= LEAST_TEXTS else "passages"
 
     def clusters(self) -> Ints:
-        """Number of each passage's `unit` (P)."""
+        """Return the number of each passage's `unit` (P)."""
         return self.text if self.unit == "texts" else np.arange(len(self.text))
 
 
 def mean_known(values: Floats) -> Floats:
-    """Mean over the last axis of what is known, NaN without any."""
-    known = ~np.isnan(values)
-    count = known.sum(axis=-1)
-    total = np.where(known, values, 0.0).sum(axis=-1)
+    """Return the mean of the known values over the last axis, NaN without any."""
+    mask = ~np.isnan(values)
+    count = mask.sum(axis=-1)
+    total = np.where(mask, values, 0.0).sum(axis=-1)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def clean_outcomes(rows: pd.DataFrame, arms: Sequence[str] = ()) -> list[ArmOutcomes]:
-    """Each arm's outcomes, all with the same passages and sizes; no row order matters.
+    """Return each arm's outcomes over common passages and sizes; row order does not matter.
 
     Args:
-        rows: `COLUMNS`, one row a generation. ``collapse`` is "" without one, null where nothing
-            was generated; ``score`` is null where it is not known.
-        arms: in the order in which they are reported, the first is the reference; else by name.
+        rows: `COLUMNS`, one row per generation. ``collapse`` is "" without one and null if
+            nothing was generated; ``score`` is null if it is not known.
+        arms: names in the order of the report, the reference first; other arms follow by name.
 
     Raises:
         ContextCliffError: a column is missing, there is no row, a generation occurs twice, a score
@@ -127,22 +127,22 @@ def clean_outcomes(rows: pd.DataFrame, arms: Sequence[str] = ()) -> list[ArmOutc
     frame = rows[list(COLUMNS)].sort_values(_KEYS, kind="stable", ignore_index=True)
     if (frame["context_tokens"] <= 0).any():
         raise ContextCliffError("A context size is not positive.")
-    double = frame.duplicated(_KEYS)
-    if double.any():
-        one = frame[double].iloc[0]
+    duplicates = frame.duplicated(_KEYS)
+    if duplicates.any():
+        row = frame[duplicates].iloc[0]
         raise ContextCliffError(
-            f"Passage {one['passage']!r} of {one['text']!r} has round {one['round']} of arm "
-            f"{one['arm']!r} at {one['context_tokens']} tokens twice."
+            f"Passage {row['passage']!r} of {row['text']!r} has round {row['round']} of arm "
+            f"{row['arm']!r} at {row['context_tokens']} tokens twice."
         )
     score = frame["score"].to_numpy(np.float64, na_value=np.nan)
     if ((score < 0.0) | (score > 1.0)).any():
         raise ContextCliffError("A score of a continuation is outside 0..1.")
-    present = sorted({str(arm) for arm in frame["arm"]})
-    if absent := [arm for arm in arms if arm not in present]:
+    names = sorted({str(arm) for arm in frame["arm"]})
+    if missing := [arm for arm in arms if arm not in names]:
         raise ContextCliffError(
-            f"The arm {absent[0]!r} has no outcome; arms with outcomes: {', '.join(present)}."
+            f"The arm {missing[0]!r} has no outcome; arms with outcomes: {', '.join(names)}."
         )
-    ordered = [*arms, *(arm for arm in present if arm not in arms)]
+    ordered = [*arms, *(arm for arm in names if arm not in arms)]
     return _arrays(frame, score, ordered)
 
 
@@ -164,12 +164,12 @@ def _arrays(frame: pd.DataFrame, score: Floats, arms: Sequence[str]) -> list[Arm
     shape = (len(keys), len(sizes), int(turn.max()) + 1)
     found = []
     for arm in arms:
-        mine = (frame["arm"].astype(str) == arm).to_numpy(bool)
-        at = passage[mine], size[mine], turn[mine]
+        in_arm = (frame["arm"].astype(str) == arm).to_numpy(bool)
+        at = passage[in_arm], size[in_arm], turn[in_arm]
         scores, intacts = np.full(shape, np.nan), np.full(shape, np.nan)
-        scores[at], intacts[at] = score[mine], intact[mine]
+        scores[at], intacts[at] = score[in_arm], intact[in_arm]
         kinds: list[dict[str, int]] = [{} for _ in sizes]
-        for place, kind in zip(size[mine & collapsed], tag[mine & collapsed], strict=True):
+        for place, kind in zip(size[in_arm & collapsed], tag[in_arm & collapsed], strict=True):
             kinds[place][str(kind)] = kinds[place].get(str(kind), 0) + 1
         found.append(
             ArmOutcomes(
@@ -179,8 +179,8 @@ def _arrays(frame: pd.DataFrame, score: Floats, arms: Sequence[str]) -> list[Arm
                 sizes=sizes,
                 score=scores,
                 intact=intacts,
-                collapses=[dict(sorted(one.items())) for one in kinds],
-                missing=int((mine & ~generated).sum()),
+                collapses=[dict(sorted(counts.items())) for counts in kinds],
+                missing=int((in_arm & ~generated).sum()),
             )
         )
     return found

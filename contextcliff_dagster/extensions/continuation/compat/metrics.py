@@ -1,4 +1,4 @@
-"""The figures of one generation as Context-Tester computes them: words, metrics, coherence."""
+"""Figures of one generation as Context-Tester computes them: words, metrics, coherence."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _UNKNOWN = (0.0, 0.0, 0.0, 0.0)
 
 
 def coherence(sentences: Sequence[str], embed: Embed | None) -> dict[str, float]:
-    """Return the four figures by `COHERENCE_KEYS`, unrounded.
+    """Return the four coherence figures by `COHERENCE_KEYS`, unrounded.
 
-    Mean cosine of neighbours, mean cosine to the centroid, mean over windows of three sentences of
-    the mean pairwise cosine, and the sample variance of the neighbours' cosines. Fewer than two
-    sentences: 1, 1, 1, 0. Without vectors, or with a wrong number of them: 0, as the reference has
-    it, although nothing was measured then.
+    They are the mean cosine of neighbours, the mean cosine to the centroid, the mean pairwise
+    cosine in windows of three, and the sample variance of the neighbours' cosines. Fewer than two
+    sentences give 1, 1, 1, 0. Missing vectors, or a wrong number of them, give 0 as in the
+    reference, although nothing was measured.
     """
     return dict(zip(COHERENCE_KEYS, _figures(sentences, embed), strict=True))
 
@@ -40,11 +40,11 @@ def coherence(sentences: Sequence[str], embed: Embed | None) -> dict[str, float]
 def _figures(sentences: Sequence[str], embed: Embed | None) -> tuple[float, float, float, float]:
     if embed is None:
         return _UNKNOWN
-    kept = [bare for one in sentences if (bare := one.strip())]
-    if len(kept) < 2:
+    texts = [stripped for sentence in sentences if (stripped := sentence.strip())]
+    if len(texts) < 2:
         return _SINGLE
-    vectors = embed(kept)
-    if vectors is None or len(vectors) != len(kept):
+    vectors = embed(texts)
+    if vectors is None or len(vectors) != len(texts):
         return _UNKNOWN
     if len({len(vector) for vector in vectors}) > 1:
         return _UNKNOWN
@@ -52,7 +52,7 @@ def _figures(sentences: Sequence[str], embed: Embed | None) -> tuple[float, floa
     near = _cosines(rows[:-1], rows[1:])
     centre = _cosines(rows, np.broadcast_to(rows.mean(axis=0), rows.shape))
     adjacent = float(near.mean())
-    if len(kept) == 2:
+    if len(texts) == 2:
         return adjacent, float(centre.mean()), adjacent, 0.0
     windows = (near[:-1] + near[1:] + _cosines(rows[:-2], rows[2:])) / 3
     variance = float(near.var(ddof=1))
@@ -60,7 +60,7 @@ def _figures(sentences: Sequence[str], embed: Embed | None) -> tuple[float, floa
 
 
 def _cosines(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
-    """Row by row; 0 where a row is zero."""
+    """Return the cosine of each pair of rows, 0 if either row is zero."""
     norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
     products = (left * right).sum(axis=1)
     out: NDArray[Any] = np.zeros(len(norms))
@@ -82,11 +82,11 @@ FUNCTION_WORDS = frozenset(
     want because any these give day most us she
     """.split()
 )
-"""The 100 most frequent lemmas of the Oxford English Corpus without be, we, say and her."""
+"""100 most frequent lemmas of the Oxford English Corpus, without be, we, say and her."""
 
 
 def without_tags(text: str) -> str:
-    """Return the text of ``text`` read as HTML: tags, comments and scripts dropped."""
+    """Return ``text`` read as HTML, without tags, comments and scripts."""
     if "<" not in text and "&" not in text:
         return text
     reader = _TextOfHtml()
@@ -96,52 +96,52 @@ def without_tags(text: str) -> str:
 
 
 def words_of(text: str) -> list[str]:
-    """Pieces between white space in lower case, without ``.(),"'`` at both ends; some are empty."""
+    """Return the lower-case pieces between white space, stripped of ``.(),"'``; some are empty."""
     return [piece.strip(_STRIPPED) for piece in without_tags(text).lower().split()]
 
 
 def sentences_of(text: str) -> list[str]:
-    """Runs of characters up to and with ``.``, ``!`` or ``?``; line breaks count as spaces."""
+    """Return the runs of characters that end in ``.``, ``!`` or ``?``; line breaks are spaces."""
     return _SENTENCE.findall(text.replace("\n", " ").strip())
 
 
 @lru_cache(maxsize=65_536)
 def syllables(word: str) -> int:
-    """Groups of vowels, one less for a final e, at least one; one for up to three letters."""
+    """Count groups of vowels, less a final e, at least 1; words of up to three letters have 1."""
     if len(word) <= 3:
         return 1
     return max(1, len(_VOWELS.findall(word)) - word.endswith("e"))
 
 
 def familiar_words(content: str) -> frozenset[str]:
-    """The words of a list with one on each line, in lower case."""
+    """Return the lower-case words of a list with one word per line."""
     return frozenset(word for line in content.splitlines() if (word := line.strip().lower()))
 
 
 def read_word_list(path: Path) -> frozenset[str]:
-    """Return the familiar words, one on each line of a file of the user, in lower case.
+    """Return the lower-case familiar words of a user's file with one word per line.
 
     Raises:
-        StudyError: it cannot be read, or holds no words.
+        StudyError: the file cannot be read, or holds no words.
     """
     try:
         words = familiar_words(read_file(path).decode("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise StudyError(f"Word list {path} cannot be read: {reason}.") from error
     if not words:
-        raise StudyError(f"Word list {path} is empty; give a file with one word on each line.")
+        raise StudyError(f"Word list {path} is empty; give a file with one word per line.")
     return words
 
 
 def is_familiar(word: str, familiar: frozenset[str]) -> bool:
-    """Whether ``word`` is a number or, without ``'s`` and ``s'``, exactly in the list."""
+    """Return whether ``word`` is a number or, without ``'s`` and ``s'``, in the list."""
     bare = word.replace("'s", "").replace("s'", "")
     return bare.isdigit() or bare in familiar
 
 
 class _TextOfHtml(HTMLParser):
-    """Collects text; an unknown entity stays as it is, and a script's content is no text."""
+    """Parser that collects text; it keeps unknown entities and drops the content of scripts."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=False)
@@ -153,7 +153,7 @@ class _TextOfHtml(HTMLParser):
             self._hidden.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: object) -> None:
-        """No content follows."""
+        """Ignore the tag, because no content follows it."""
 
     def handle_endtag(self, tag: str) -> None:
         if tag in self._hidden:
@@ -180,7 +180,7 @@ class _TextOfHtml(HTMLParser):
 
 
 def _character(code: int) -> str:
-    """The character; pages in windows-1252 number theirs as bytes."""
+    """Return the character of ``code``; codes 0x80..0x9F are read as windows-1252 bytes."""
     if 0x80 <= code <= 0x9F:
         return bytes([code]).decode("cp1252", "replace")
     return chr(code) if 0 < code < 0x110000 else "\ufffd"
@@ -206,16 +206,16 @@ METRICS = (
 )
 """Keys of `text_metrics`, in order."""
 LIST_KEYS = ("pct_unfamiliar_words", "cloze_score", "reading_level")
-"""Those that need a list of familiar words."""
+"""Keys of the metrics that need a list of familiar words."""
 
 
 def text_metrics(text: str, familiar: frozenset[str] | None, embed: Embed | None = None) -> Figures:
     """Return the 27 figures of ``text``, in the order of `METRICS`.
 
     Args:
-        text: what a model wrote, or the author.
-        familiar: the Dale-Chall list in lower case; None: `LIST_KEYS` are left out.
-        embed: makes vectors of sentences; without it the four of coherence are 0.
+        text: text of a model or of the author.
+        familiar: the Dale-Chall list in lower case; without it `LIST_KEYS` are left out.
+        embed: embeds sentences; without it the four coherence figures are 0.
     """
     if not text.strip():
         text, embed = "", None
@@ -247,8 +247,8 @@ def text_metrics(text: str, familiar: frozenset[str] | None, embed: Embed | None
 
 
 def _familiarity(words: Sequence[str], sentence_length: float, familiar: frozenset[str]) -> Figures:
-    unfamiliar = sum(not is_familiar(word, familiar) for word in words)
-    share = unfamiliar / len(words) if words else 0.0
+    count = sum(not is_familiar(word, familiar) for word in words)
+    share = count / len(words) if words else 0.0
     cloze = cloze_score(share, sentence_length)
     return {
         "pct_unfamiliar_words": round(share, 4),
@@ -259,12 +259,12 @@ def _familiarity(words: Sequence[str], sentence_length: float, familiar: frozens
 
 
 def cloze_score(unfamiliar: float, sentence_length: float) -> float:
-    """64 - 95 x share of unfamiliar words - 0.69 x words a sentence, to two decimals."""
+    """Return 64 - 95 x unfamiliar share - 0.69 x words per sentence, to two decimals."""
     return round(64 - 95 * unfamiliar - 0.69 * sentence_length, 2)
 
 
 def reading_level(cloze: float) -> str:
-    """The school grade of a cloze score, `1` to `16+`; beyond 10..64 as at the end."""
+    """Return the school grade, `1` to `16+`, of a cloze score cut to 10..64."""
     bounded = math.ceil(min(max(cloze, 10), 64))
     return next((name for least, name in LEVELS if bounded >= least), "16+")
 
@@ -273,8 +273,8 @@ def _style(text: str, words: Sequence[str], sentences: int) -> Figures:
     rates = {f"{mark}_density": text.count(sign) for mark, sign in _MARKS.items()}
     n = len(words)
     if not n or not sentences:
-        last = ("avg_syllables_per_word", "long_word_ratio", "function_word_ratio")
-        return dict.fromkeys((*rates, *last), 0.0)
+        ratios = ("avg_syllables_per_word", "long_word_ratio", "function_word_ratio")
+        return dict.fromkeys((*rates, *ratios), 0.0)
     return {
         **{key: round(count / sentences, 4) for key, count in rates.items()},
         "avg_syllables_per_word": round(sum(map(syllables, words)) / n, 4),
@@ -284,31 +284,31 @@ def _style(text: str, words: Sequence[str], sentences: int) -> Figures:
 
 
 def _rounded_variance(lengths: Sequence[int]) -> float | int:
-    """Sample variance, computed in integers; whole ones stay integers, as in the files."""
+    """Return the sample variance to two decimals; whole ones stay integers, as in the files."""
     n = len(lengths)
     if n < 2:
         return 0.0
     squares = n * sum(x * x for x in lengths) - sum(lengths) ** 2
-    whole, rest = divmod(squares, n * (n - 1))
-    return round(squares / (n * (n - 1)), 2) if rest else whole
+    whole, remainder = divmod(squares, n * (n - 1))
+    return round(squares / (n * (n - 1)), 2) if remainder else whole
 
 
 def _moments(lengths: Sequence[int]) -> tuple[float, float]:
-    """Biased third and fourth moments over powers of the *sample* deviation; excess kurtosis."""
+    """Return skewness and excess kurtosis: biased moments over the *sample* deviation."""
     n = len(lengths)
     if n < 3:
         return 0.0, 0.0
     mean = sum(lengths) / n
-    away = [x - mean for x in lengths]
-    variance = sum(x * x for x in away) / (n - 1)
+    deviations = [x - mean for x in lengths]
+    variance = sum(x * x for x in deviations) / (n - 1)
     if not variance:
         return 0.0, 0.0
-    third = sum(x**3 for x in away) / n / variance**1.5
-    return third, sum(x**4 for x in away) / n / variance**2 - 3
+    third = sum(x**3 for x in deviations) / n / variance**1.5
+    return third, sum(x**4 for x in deviations) / n / variance**2 - 3
 
 
 def _repeated(words: Sequence[str], size: int) -> float:
-    """Share of the runs of ``size`` words that occurred before."""
+    """Return the share of runs of ``size`` words that occurred before."""
     runs = len(words) - size + 1
     if len(words) < 3:
         return 0.0
@@ -317,7 +317,7 @@ def _repeated(words: Sequence[str], size: int) -> float:
 
 
 def _moving_diversity(words: Sequence[str]) -> float:
-    """Mean type-token ratio of all windows of 100 words, or of the whole where it is shorter."""
+    """Return the mean type-token ratio over windows of 100 words, or of a shorter text."""
     n = len(words)
     if n < 3:
         return 0.0
@@ -335,11 +335,11 @@ def _moving_diversity(words: Sequence[str]) -> float:
 
 
 def _entropy(items: Iterable[str]) -> float:
-    """Bits (Shannon 1948)."""
+    """Return the entropy of ``items`` in bits (Shannon 1948)."""
     counts = Counter(items)
     total = counts.total()
     return -math.fsum(k / total * math.log2(k / total) for k in counts.values()) + 0.0
 
 
 Embed = Callable[[Sequence[str]], Sequence[Sequence[float]] | None]
-"""Sentences to vectors, in order; None where they cannot be had."""
+"""Function from sentences to vectors, in order, or to None if they are unavailable."""

@@ -1,4 +1,4 @@
-"""The result of a compat study and its report: Context-Tester's averages, without a verdict."""
+"""Result and report of a compat study: Context-Tester's averages, without a verdict."""
 
 from __future__ import annotations
 
@@ -28,38 +28,38 @@ if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.study_run import StudyRun
 
 _NO_VERDICT = (
-    "These are the figures of Context-Tester, formula by formula, and no verdict. Its rule for "
-    "degradation knows no chance: where passages of one novel stand in place of the generations, "
-    "so that nothing degrades, it reports a degradation in 99% of the runs. Without `compat` the "
-    "same text gives a conclusion with known error rates."
+    "These are Context-Tester's figures, formula by formula, without a verdict. Its rule for "
+    "degradation ignores chance: with passages of one novel in place of generations, so that "
+    "nothing degrades, it still reports a degradation in 99% of runs. Leave out `compat` to get "
+    "a conclusion with known error rates from the same text."
 )
 _SHOWN = {
     "vocabulary_diversity": "vocabulary diversity",
     "cloze_score": "cloze score",
-    "avg_sentence_length": "words a sentence",
+    "avg_sentence_length": "words per sentence",
     "bigram_repetition_rate": "repeated pairs of words",
 }
 
 
 def result_of(run: StudyRun, experiment: Experiment, model: str) -> dict[str, Any]:
-    """Return the averages of each size, JSON-ready; coherence needs the network and is not there.
+    """Return the averages of each size, ready for JSON, without coherence, which needs a network.
 
     Raises:
         StudyError: the word list cannot be read.
-        StoreError: outputs or documents are gone.
+        StoreError: outputs or documents are missing.
     """
-    found = generations_of(run, experiment, model)
+    answers = generations_of(run, experiment, model)
     section = section_of(run.study)
-    made = run_of(run.study, found, {}, None)
+    tally = run_of(run.study, answers, {}, None)
     measured = [m for m in METRICS if m not in COHERENCE_KEYS]
     sizes = [
         {
             "context_tokens": size,
-            "state": found.batches[size].state if size in found.batches else "text too short",
-            "asked": len(found.rounds.get(size, ())),
-            "replaced": len(found.batches[size].replaced) if size in found.batches else 0,
-            "averages": {m: made.averages[size][m] for m in measured if m in made.averages[size]}
-            if size in made.averages
+            "state": answers.batches[size].state if size in answers.batches else "text too short",
+            "asked": len(answers.rounds.get(size, ())),
+            "replaced": len(answers.batches[size].replaced) if size in answers.batches else 0,
+            "averages": {m: tally.averages[size][m] for m in measured if m in tally.averages[size]}
+            if size in tally.averages
             else None,
         }
         for size in section.sizes
@@ -74,21 +74,21 @@ def result_of(run: StudyRun, experiment: Experiment, model: str) -> dict[str, An
         "text_repeated": was_repeated(run.study, run.store),
         "word_list": bool(section.word_list),
         "sizes": sizes,
-        "author": {m: made.author[m] for m in measured if m in made.author},
-        **trend_analysis(made.averages),
+        "author": {m: tally.author[m] for m in measured if m in tally.author},
+        **trend_analysis(tally.averages),
     }
 
 
 def compat_sections(results: Sequence[Mapping[str, Any]]) -> list[Section]:
-    """Return the report: first what the figures cannot say, then the figures."""
+    """Return the report: the limits of the figures, then the figures."""
     return [
-        Section("Prose over the size of the context, as Context-Tester measures it",
+        Section("Prose by context size, as Context-Tester measures it",
                 [Paragraph(_NO_VERDICT)], 2),
-        *(_of_model(result) for result in results),
+        *(_model_section(result) for result in results),
     ]  # fmt: skip
 
 
-def _of_model(result: Mapping[str, Any]) -> Section:
+def _model_section(result: Mapping[str, Any]) -> Section:
     blocks: list[Block] = [_table(result), Bullets(_notes(result))]
     return Section([Code(str(result["model"]))], blocks, 3)
 
@@ -96,11 +96,11 @@ def _of_model(result: Mapping[str, Any]) -> Section:
 def _table(result: Mapping[str, Any]) -> DataTable:
     shown = [metric for metric in _SHOWN if metric in result["author"]]
     rows: list[list[Cell]] = [
-        [f"{one['context_tokens']:,}", *(_cell(one["averages"], metric) for metric in shown)]
-        for one in result["sizes"]
+        [f"{row['context_tokens']:,}", *(_cell(row["averages"], metric) for metric in shown)]
+        for row in result["sizes"]
     ]
     rows.append(["the author", *(_cell(result["author"], metric) for metric in shown)])
-    caption = f"Averages of {result['rounds']} rounds at each size of the window, in tokens"
+    caption = f"Averages of {result['rounds']} rounds at each window size, in tokens"
     return DataTable(["window", *(_SHOWN[metric] for metric in shown)], rows, caption)
 
 
@@ -111,12 +111,12 @@ def _cell(figures: Mapping[str, Any] | None, metric: str) -> str:
 
 def _notes(result: Mapping[str, Any]) -> list[str]:
     by_state: dict[str, list[str]] = {}
-    for one in result["sizes"]:
-        by_state.setdefault(one["state"], []).append(f"{one['context_tokens']:,}")
-    replaced = sum(one["replaced"] for one in result["sizes"])
+    for size in result["sizes"]:
+        by_state.setdefault(size["state"], []).append(f"{size['context_tokens']:,}")
+    replaced = sum(size["replaced"] for size in result["sizes"])
     notes = _state_notes(by_state)
     if replaced:
-        notes.append(f"Rounds that were outliers by its rule and count no longer: {replaced}.")
+        notes.append(f"Rounds that its rule treats as outliers and replaces: {replaced}.")
     if not result["word_list"]:
         notes.append("Without a word list there is no cloze score.")
     if result["text_repeated"]:
@@ -127,10 +127,10 @@ def _notes(result: Mapping[str, Any]) -> list[str]:
 
 def _state_notes(by_state: Mapping[str, Sequence[str]]) -> list[str]:
     words = {
-        "open": "At {} tokens rounds are still to be asked: run the same command again.",
-        "failed": "At {} tokens no batch had all its rounds at 60% of the length that was asked "
-        "for, so the size is left out.",
-        "text too short": "The text does not reach {} tokens.",
+        "open": "Rounds at {} tokens are missing; run the same command again.",
+        "failed": "At {} tokens every batch had a round below 60% of the requested length, "
+        "so the size is left out.",
+        "text too short": "The text is too short for {} tokens.",
     }
     return [
         text.format(", ".join(by_state[state]))

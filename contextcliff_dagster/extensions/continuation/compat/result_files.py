@@ -1,4 +1,4 @@
-"""Result files of Context-Tester, of all its versions: runs read, folders written."""
+"""Result files of every version of Context-Tester: read runs and write folders."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from contextcliff_dagster.user_files import loads, read_file
 
 @dataclass(frozen=True)
 class ContextResult:
-    """What was generated at one context size.
+    """Generations at one context size.
 
-    ``info``: the context and the author's continuation, as `context_info` of the files. Without
-    ``rounds`` only the averages of a CSV file are known, and are ``known_average``.
+    ``info`` describes the context and the author's continuation (`context_info` in the files).
+    Without ``rounds``, ``known_average`` holds the averages of a CSV file.
     """
 
     context_tokens: int
@@ -40,13 +40,13 @@ class ContextResult:
 
     @cached_property
     def average(self) -> Round:
-        """The averages of the rounds; those of the file where it has some."""
+        """Return the averages in the file, if it has any, else those of the rounds."""
         return averaged(self.rounds) if self.known_average is None else self.known_average
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run: ``metadata`` of the experiment, the author's figures, and a result a context size."""
+    """Run: ``metadata`` of the experiment, the author's figures, and a result per context size."""
 
     metadata: Mapping[str, Any]
     contexts: Mapping[int, ContextResult]
@@ -55,35 +55,35 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Model and id, for a legend."""
+        """Return the model and id for a legend."""
         parts = (self.metadata.get("model_name"), self.metadata.get("model_id"))
         return " ".join(str(part) for part in parts if part not in (None, "")) or "unnamed"
 
     @property
     def averages(self) -> dict[int, Round]:
-        """Averages by context size, ascending."""
+        """Return the averages by context size, ascending."""
         return {size: self.contexts[size].average for size in sorted(self.contexts)}
 
     @property
     def rounds(self) -> dict[int, tuple[Round, ...]]:
-        """Rounds by context size, ascending; without sizes of which only averages are known."""
-        return {size: one.rounds for size, one in sorted(self.contexts.items()) if one.rounds}
+        """Return the rounds by context size, ascending, without sizes that have only averages."""
+        return {size: part.rounds for size, part in sorted(self.contexts.items()) if part.rounds}
 
     @property
     def folder_name(self) -> str:
-        """`model-text-id`, without what a path cannot have."""
+        """Return `model-text-id` without characters that a path cannot have."""
         stem = PureWindowsPath(str(self.metadata.get("source_text_name", "text"))).stem
         return file_name(self.metadata.get("model_name"), stem, self.metadata.get("model_id"))
 
     @property
     def file_stem(self) -> str:
-        """The same with the text's whole name, for the CSV file, the texts and the picture."""
+        """Return `folder_name` with the text's whole file name, for CSV, texts and picture."""
         text = self.metadata.get("source_text_name", "text")
         return file_name(self.metadata.get("model_name"), text, self.metadata.get("model_id"))
 
 
 def file_name(*parts: object) -> str:
-    """Join names by hyphens: ``/ \\ :`` become hyphens, spaces ``_``; ``<>"|?*`` are dropped."""
+    """Join names by hyphens: ``/ \\ :`` become hyphens, spaces ``_``; drop ``<>"|?*``."""
     joined = "-".join(str(part) for part in parts)
     return joined.translate(str.maketrans("/\\: ", "---_", '<>"|?*'))
 
@@ -98,21 +98,21 @@ _MOST_CHARACTERS = 1 << 24
 
 
 def read_run(path: Path) -> Run:
-    """Return the run whose folder or CSV file is at ``path``.
+    """Return the run in the folder or CSV file ``path``.
 
-    Of a folder the files of the context sizes are read; where it has none, the averages of its
-    `degradation_analysis.json`, or of its only CSV file. Figures that are no finite numbers are
-    missing.
+    A folder is read from its files of context sizes, else from `degradation_analysis.json`, else
+    from its only CSV file; the last two have averages only. Figures that are not finite numbers
+    count as missing.
 
     Raises:
-        ScoreFileError: there is no run, or a file of it is damaged.
+        ScoreFileError: there is no run, or one of its files is damaged.
     """
     if not path.is_dir():
         return _of_csv(path)
     files = {
-        int(found[1]): file
+        int(match[1]): file
         for file in sorted(path.iterdir())
-        if (found := _CONTEXT_FILE.fullmatch(file.name))
+        if (match := _CONTEXT_FILE.fullmatch(file.name))
     }
     if files:
         return _of_context_files(path, files)
@@ -122,20 +122,20 @@ def read_run(path: Path) -> Run:
     if len(tables) == 1:
         return _of_csv(tables[0])
     what = f"{len(tables)} CSV files" if tables else "neither context_N_results.json nor CSV files"
-    raise ScoreFileError(f"{path} is no run: it has {what}; name the folder of a run or one file.")
+    raise ScoreFileError(f"{path} is not a run: it has {what}; choose a run's folder or one file.")
 
 
 def _of_context_files(folder: Path, files: Mapping[int, Path]) -> Run:
     contexts = {}
     for size, file in sorted(files.items()):
         content = _object(file)
-        rounds = tuple(_figures(one) for one in _objects(content, "individual_rounds", file))
+        rounds = tuple(_figures(row) for row in _objects(content, "individual_rounds", file))
         average = content.get("averaged_stats")
-        known = _figures(average) if isinstance(average, dict) and average else None
-        if not rounds and known is None:
+        means = _figures(average) if isinstance(average, dict) and average else None
+        if not rounds and means is None:
             _refuse(file, "it has neither individual_rounds nor averaged_stats")
         info = content.get("context_info")
-        contexts[size] = ContextResult(size, rounds, info if isinstance(info, dict) else {}, known)
+        contexts[size] = ContextResult(size, rounds, info if isinstance(info, dict) else {}, means)
     metadata = folder / "metadata.json"
     return _with_metadata(
         _object(metadata) if os.path.lexists(metadata) else {}, contexts, folder.name
@@ -177,15 +177,15 @@ def _of_csv(file: Path) -> Run:
 def _with_metadata(
     content: Mapping[str, Any], contexts: Mapping[int, ContextResult], name: str
 ) -> Run:
-    """The run, under ``name`` where its files have none."""
-    given, author = content.get("experiment_metadata"), content.get("ground_truth_analysis")
-    metadata = dict(given) if isinstance(given, dict) else {}
+    """Return the run, called ``name`` if its files have no name."""
+    fields, author = content.get("experiment_metadata"), content.get("ground_truth_analysis")
+    metadata = dict(fields) if isinstance(fields, dict) else {}
     if not metadata.get("model_name"):
         metadata["model_name"] = name
     lengths = content.get("context_lengths")
     planned = tuple(x for x in lengths if isinstance(x, int)) if isinstance(lengths, list) else ()
-    known = _figures(author) if isinstance(author, dict) else {}
-    return Run(metadata, contexts, known, planned)
+    figures = _figures(author) if isinstance(author, dict) else {}
+    return Run(metadata, contexts, figures, planned)
 
 
 def _averages(rows: Iterable[Mapping[str, Any]], file: Path) -> dict[int, ContextResult]:
@@ -193,20 +193,20 @@ def _averages(rows: Iterable[Mapping[str, Any]], file: Path) -> dict[int, Contex
     for row in rows:
         size = row.get("context_length")
         if not isinstance(size, int | float) or size < 1 or size != int(size):
-            _refuse(file, "a row has no context_length, a number of tokens from 1 on")
+            _refuse(file, "a row has no context_length, a whole number of tokens")
         if int(size) in contexts:
             _refuse(file, f"it has context length {int(size):,} twice; keep one row of each")
         figures = {key: value for key, value in row.items() if key != "context_length"}
         contexts[int(size)] = ContextResult(int(size), known_average=figures)
     if not contexts:
         _refuse(file, "it has no rows")
-    if not any(metric in one.average for one in contexts.values() for metric in _NUMERIC):
+    if not any(metric in result.average for result in contexts.values() for metric in _NUMERIC):
         _refuse(file, f"it has none of the figures {', '.join(_NUMERIC[:3])}, ...")
     return contexts
 
 
 def _figures(given: Mapping[str, Any]) -> dict[str, Any]:
-    """``given`` without figures that are no finite numbers."""
+    """Return ``given`` without figures that are not finite numbers."""
     return {key: v for key, v in given.items() if key not in _NUMERIC or _is_finite(v)}
 
 
@@ -216,7 +216,7 @@ def _is_finite(value: object) -> bool:
 
 
 def _row(row: Mapping[str | None, Any]) -> dict[str, Any]:
-    """Cells, numbers as numbers; without empty ones and those beyond the header."""
+    """Return the cells with numbers parsed, without empty cells and those beyond the header."""
     cells = {key: cell for key, cell in row.items() if key is not None and cell not in (None, "")}
     return _figures({k: v if k in _TEXT_COLUMNS else _number(v) for k, v in cells.items()})
 
@@ -234,22 +234,22 @@ def _object(file: Path) -> dict[str, Any]:
     try:
         content = loads(read_file(file))
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or f"it is no JSON ({error})"
+        reason = getattr(error, "strerror", None) or f"it is not JSON ({error})"
         raise ScoreFileError(f"{file} cannot be read: {reason}.") from error
     if not isinstance(content, dict):
-        _refuse(file, "its content is no JSON object")
+        _refuse(file, "its content is not a JSON object")
     return content
 
 
 def _objects(content: Mapping[str, Any], key: str, file: Path) -> list[dict[str, Any]]:
-    given = content.get(key, [])
-    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
-        _refuse(file, f"its {key} is no list of objects")
-    return given
+    items = content.get(key, [])
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        _refuse(file, f"its {key} is not a list of objects")
+    return items
 
 
 def _refuse(file: Path, what: str) -> NoReturn:
-    raise ScoreFileError(f"{file} is no file of a run: {what}.")
+    raise ScoreFileError(f"{file} is not a file of a run: {what}.")
 
 
 _SETTINGS = ("max_tokens", "temperature", "top_k", "top_p")
@@ -259,10 +259,10 @@ _AUTHOR_SHOWN = (
 
 
 def start_folder(results: Path, run: Run) -> Path:
-    """Return the new folder of ``run`` in ``results``; the first file that is written makes it.
+    """Return the new folder of ``run`` in ``results``; writing the first file creates it.
 
     Raises:
-        StudyError: there is one already; nothing of it is changed.
+        StudyError: the folder exists; it is left unchanged.
     """
     folder = results / run.folder_name
     if folder.exists():
@@ -273,12 +273,12 @@ def start_folder(results: Path, run: Run) -> Path:
 
 
 def write_context(folder: Path, run: Run, context: ContextResult, at: str) -> None:
-    """Write `metadata.json` and `context_N_results.json` of a size that is done.
+    """Write `metadata.json` and `context_N_results.json` of a completed size.
 
     Args:
-        folder: of `start_folder`; made where it is not there.
-        run: its metadata, with what is known so far.
-        context: the size that is done.
+        folder: folder from `start_folder`; created if missing.
+        run: run with the metadata known so far.
+        context: the completed size.
         at: the time as ISO 8601.
     """
     _write(folder / "metadata.json", _metadata(run))
@@ -295,23 +295,23 @@ def write_context(folder: Path, run: Run, context: ContextResult, at: str) -> No
 
 
 def write_run(folder: Path, run: Run, at: str) -> list[Path]:
-    """Write all files of ``run`` but the picture, and return the paths of those for reading."""
+    """Write all files of ``run`` but the picture; return the paths that a user would read."""
     for context in run.contexts.values():
         write_context(folder, run, context, at)
     return write_analysis(folder, run, at)
 
 
 def write_analysis(folder: Path, run: Run, at: str) -> list[Path]:
-    """Write what follows from the averages of ``run``, and return the paths.
+    """Write the files derived from the averages of ``run``, and return their paths.
 
     They are `degradation_analysis.json`, the CSV file of averages and the generated texts, if any.
     """
     rows = [{**average, "context_length": size} for size, average in run.averages.items()]
     analysis = folder / "degradation_analysis.json"
-    found = trend_analysis(run.averages)
+    trends = trend_analysis(run.averages)
     _write(
         analysis,
-        {"metadata": _metadata(run), "results": rows, **found, "analysis_timestamp": at},
+        {"metadata": _metadata(run), "results": rows, **trends, "analysis_timestamp": at},
     )
     table = folder / f"{run.file_stem}.csv"
     write_atomic(table, averages_csv(run).encode())
@@ -323,7 +323,7 @@ def write_analysis(folder: Path, run: Run, at: str) -> list[Path]:
 
 
 def averages_csv(run: Run) -> str:
-    """A row for each context size: model, settings, averages, size."""
+    """Return the CSV text: a row per context size with model, settings, averages and size."""
     settings = run.metadata.get("generation_params", {})
     head = {
         "model_name": run.metadata.get("model_name"),
@@ -341,17 +341,17 @@ def averages_csv(run: Run) -> str:
 
 
 def generations_text(run: Run) -> str:
-    """What the author wrote and what was generated, one after another, for reading."""
+    """Return the author's text and the generated texts, one after another, for reading."""
     pieces = [f"Model: {run.name}\nText: {run.metadata.get('source_text_name', 'unknown')}\n"]
     author = next((c.info.get("ground_truth_text") for c in run.contexts.values() if c.info), None)
     if author:
-        shown = (f"{key}: {run.author[key]}" for key in _AUTHOR_SHOWN if key in run.author)
-        pieces.append(_block("The author's text", "\n".join([*shown, "", str(author)])))
+        author_figures = (f"{key}: {run.author[key]}" for key in _AUTHOR_SHOWN if key in run.author)
+        pieces.append(_block("The author's text", "\n".join([*author_figures, "", str(author)])))
     pieces += [
-        _block(f"Context {size:,}, round {one.get('round_number', place)}", text)
+        _block(f"Context {size:,}, round {figures.get('round_number', place)}", text)
         for size, rounds in run.rounds.items()
-        for place, one in enumerate(rounds, 1)
-        if (text := str(one.get("continuation_text", "")))
+        for place, figures in enumerate(rounds, 1)
+        if (text := str(figures.get("continuation_text", "")))
     ]
     return "\n".join(pieces)
 

@@ -1,4 +1,4 @@
-"""A `--compat` run: its generations, its folder with Context-Tester's files, measured again."""
+"""`--compat` runs: their generations, their folders of result files, and remeasuring."""
 
 from __future__ import annotations
 
@@ -78,22 +78,22 @@ _PROBE = ("Is there an embedder?",)
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """``name`` of the embedder, for results; both None where there is none."""
+    """Embedding function and the embedder's ``name`` for results; both None without one."""
 
     name: str | None = None
     embed: Embed | None = None
 
 
 def embedding_of(entry: ModelEntry | None) -> Embedding:
-    """Return the first that answers: the ``/embeddings`` of the model's server, a local embedder.
+    """Return the embedding of the model's server if it answers, else of a local embedder.
 
-    Sentences that the server does not embed later have no vectors, as in the reference.
+    If the server fails later, its sentences have no vectors, as in the reference.
     """
-    found = _of_server(entry) if entry is not None and entry.spec.remote else None
-    embedder: Embedder | None = found or local_embedder()
+    remote = _of_server(entry) if entry is not None and entry.spec.remote else None
+    embedder: Embedder | None = remote or local_embedder()
     if embedder is None:
         return Embedding()
-    return Embedding(embedder.name, _tolerant(embedder))
+    return Embedding(embedder.name, _without_errors(embedder))
 
 
 def _of_server(entry: ModelEntry) -> EndpointEmbedder | None:
@@ -103,14 +103,14 @@ def _of_server(entry: ModelEntry) -> EndpointEmbedder | None:
         headers = request_headers(entry, f"Model {entry.name!r}", EngineError)
         key = headers.get("Authorization", "").removeprefix("Bearer ") or None
         address = entry.resolved_base_url()
-        found = EndpointEmbedder(address, entry.model_id or entry.name, key)
-        found.embed(_PROBE)
+        embedder = EndpointEmbedder(address, entry.model_id or entry.name, key)
+        embedder.embed(_PROBE)
     except EngineError:
         return None
-    return found
+    return embedder
 
 
-def _tolerant(embedder: Embedder) -> Embed:
+def _without_errors(embedder: Embedder) -> Embed:
     def embed(sentences: Sequence[str]) -> Sequence[Sequence[float]] | None:
         try:
             rows: Sequence[Sequence[float]] = embedder.embed(sentences).tolist()
@@ -122,18 +122,18 @@ def _tolerant(embedder: Embedder) -> Embed:
 
 
 ATTEMPTS = 3
-"""A batch and its retries."""
+"""Number of attempts at a batch: the first and its retries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a context size has.
+    """State of the rounds at one context size.
 
     Attributes:
-        state: `open` while rounds are to be asked, `done`, or `failed` after all attempts.
-        needed: rounds to ask in all; at most those asked unless `open`.
-        chosen: numbers of the rounds that count, by their places in the batch.
-        replaced: numbers of those that were outliers, and no longer count.
+        state: `open` while rounds are missing, `done`, or `failed` after all attempts.
+        needed: rounds to ask in all; if not `open`, no more than were asked.
+        chosen: numbers of the rounds that count, in the order of the batch.
+        replaced: numbers of the outlier rounds that no longer count.
     """
 
     state: Literal["open", "done", "failed"]
@@ -143,36 +143,36 @@ class Batch:
 
 
 def chosen_rounds(rounds: Sequence[Round | None], size: int, *, drawn: bool = True) -> Batch:
-    """Return the batch of ``size`` rounds that counts, or what is still to be asked.
+    """Return the batch of ``size`` rounds that counts, or the rounds that are still missing.
 
-    A batch with a round that has no figures fails as a whole, and the next rounds are another try.
-    The outliers of a full batch are replaced once, in their places, by further rounds; where one of
-    those has no figures, the batch stays as it was (the reference breaks off there).
+    A batch fails if any of its rounds has no figures, and the next rounds are another attempt. The
+    outliers of a full batch are replaced once, in their places, by further rounds; if one of these
+    has no figures, the batch stays as it was (the reference stops there).
 
     Args:
-        rounds: all that are answered, in order; None: failed, or too short.
-        size: rounds of a batch.
-        drawn: whether another round can differ; else one batch is all.
+        rounds: all answered rounds in order; None for one that failed or is too short.
+        size: number of rounds in a batch.
+        drawn: whether another round can differ; otherwise there is a single batch.
     """
     attempts = ATTEMPTS if drawn else 1
     for start in range(0, attempts * size, size):
         batch = rounds[start : start + size]
         if len(batch) < size:
             return Batch("open", start + size)
-        full = [one for one in batch if one is not None]
-        if len(full) < size:
+        complete = [figures for figures in batch if figures is not None]
+        if len(complete) < size:
             continue
-        chosen = list(range(start, start + size))
-        _, places = replacement(full)
+        counted = list(range(start, start + size))
+        _, places = replacement(complete)
         further = rounds[start + size : start + size + len(places)]
         if len(further) < len(places):
             return Batch("open", start + size + len(places))
         if None in further:
             places = []
         for number, place in enumerate(places):
-            chosen[place] = start + size + number
+            counted[place] = start + size + number
         replaced = tuple(start + place for place in places)
-        return Batch("done", len(rounds), tuple(chosen), replaced)
+        return Batch("done", len(rounds), tuple(counted), replaced)
     return Batch("failed", len(rounds))
 
 
@@ -181,14 +181,14 @@ _PREVIEW = 500
 
 @dataclass(frozen=True, slots=True)
 class Generations:
-    """What a model has written for a compat study, by context size in tokens.
+    """Generations of a model for a compat study, by context size in tokens.
 
     Attributes:
-        rounds: all that are answered, in order; None: failed, or below 60% of `max_tokens`.
-        batches: which of them count.
+        rounds: all answered rounds in order; None if failed or below 60% of `max_tokens`.
+        batches: batches of the rounds that count.
         author: the author's continuation.
         contexts: the texts that the model read.
-        finished: when each answer came, ISO 8601.
+        finished: times of the answers, ISO 8601.
     """
 
     rounds: Mapping[int, Sequence[Round | None]]
@@ -199,16 +199,16 @@ class Generations:
 
     @property
     def open_sizes(self) -> list[int]:
-        """Sizes with rounds that have no answer yet."""
+        """Return the sizes with rounds that have no answer yet."""
         return [size for size, batch in self.batches.items() if batch.state == "open"]
 
 
 def generations_of(run: StudyRun, experiment: Experiment, model: str) -> Generations:
-    """Return the generations that the ledger has; no call is made.
+    """Return the generations in the ledger; make no calls.
 
     Raises:
         StudyError: the word list cannot be read.
-        StoreError: outputs or documents are gone.
+        StoreError: outputs or documents are missing.
     """
     from contextcliff_dagster.experiments.common.measurement import ledger_rows, sources_of
 
@@ -226,18 +226,18 @@ def generations_of(run: StudyRun, experiment: Experiment, model: str) -> Generat
     drawn = section.temperature[0] > 0
     return Generations(
         rounds,
-        {size: chosen_rounds(of, section.rounds, drawn=drawn) for size, of in rounds.items()},
+        {size: chosen_rounds(group, section.rounds, drawn=drawn) for size, group in rounds.items()},
         next(row["text"] for row in texts if row["kind"] == "author"),
         contexts,
-        sorted(row["finished_at"].isoformat() for of in rows.values() for row in of),
+        sorted(row["finished_at"].isoformat() for group in rows.values() for row in group),
     )
 
 
 def familiar_of(study: Study) -> frozenset[str] | None:
-    """Return the words of the study's word list; None without one.
+    """Return the words of the study's word list, or None without one.
 
     Raises:
-        StudyError: it cannot be read.
+        StudyError: the list cannot be read.
     """
     from contextcliff_dagster.studies.study import absolute, refuse_without_leave
 
@@ -251,7 +251,7 @@ def familiar_of(study: Study) -> frozenset[str] | None:
 def run_of(
     study: Study, found: Generations, metadata: Mapping[str, Any], embed: Embed | None
 ) -> Run:
-    """Return the sizes that are done as a run; without ``embed`` coherence is 0, as there."""
+    """Return the completed sizes as a run; without ``embed`` coherence is 0, as in the tool."""
     section, tokenizer = section_of(study), tokenizer_of(study, "continuation")
     familiar = familiar_of(study)
     author_tokens = tokenizer.count(found.author)
@@ -270,10 +270,10 @@ def run_of(
             "ground_truth_tokens": author_tokens,
             "ground_truth_chars": len(found.author),
         }
-        kept = [found.rounds[size][number] or {} for number in batch.chosen]
+        counted = [found.rounds[size][number] or {} for number in batch.chosen]
         rounds = tuple(
-            {**one, "round_number": place, **_coherence(one, embed)}
-            for place, one in enumerate(kept, 1)
+            {**figures, "round_number": place, **_coherence(figures, embed)}
+            for place, figures in enumerate(counted, 1)
         )
         contexts[size] = ContextResult(size, rounds, info)
     return Run(metadata, contexts, text_metrics(found.author, familiar, embed), section.sizes)
@@ -289,7 +289,7 @@ def _coherence(one: Round, embed: Embed | None) -> dict[str, float]:
 def _in_order(
     rows: Sequence[Mapping[str, Any]], study: Study, familiar: frozenset[str] | None
 ) -> list[Round | None]:
-    """The rounds up to the first that has no answer yet."""
+    """Return the rounds up to the first that has no answer yet."""
     by_number = {row["replicate"]: row for row in rows}
     rounds: list[Round | None] = []
     while (row := by_number.get(len(rounds))) and row.get("no_answer") != "transport_error":
@@ -332,9 +332,9 @@ def _metrics(text: str, familiar: frozenset[str] | None) -> Figures:
 def with_further_rounds(
     study: Study, store: Store, experiment: Experiment, campaign: str | None
 ) -> Study:
-    """Return ``study`` with all rounds that its answers so far call for: retries, replacements.
+    """Return ``study`` with the retries and replacements that its answers so far call for.
 
-    No call is made. The same study comes back where none are: it is measured as far as it can be.
+    Make no calls. Return the same study if it needs no more rounds.
 
     Raises:
         StudyError, StoreError: the answers so far cannot be read.
@@ -344,21 +344,21 @@ def with_further_rounds(
     while True:
         section = section_of(study)
         with StudyRun.open(study, store, campaign) as run:
-            found = generations_of(run, experiment, study.models[0])
+            generations = generations_of(run, experiment, study.models[0])
         further = dict(section.further_rounds)
-        for size in found.open_sizes:
-            if (more := found.batches[size].needed - section.rounds) > further.get(size, 0):
-                further[size] = more
+        for size in generations.open_sizes:
+            if (count := generations.batches[size].needed - section.rounds) > further.get(size, 0):
+                further[size] = count
         if further == section.further_rounds:
             return study
-        changed = section.model_copy(update={"further_rounds": further})
-        study = study.changed(**{experiment.name: changed.model_dump(mode="json")})
+        section_now = section.model_copy(update={"further_rounds": further})
+        study = study.changed(**{experiment.name: section_now.model_dump(mode="json")})
 
 
 def was_repeated(study: Study, store: Store) -> bool | None:
-    """Whether the kept contexts are of a text that was repeated, as it was too short.
+    """Return whether the stored contexts come from a text that was repeated for its shortness.
 
-    None where they were made before that was kept, and the text is gone.
+    Return None if an older version made them without recording that, and the text is gone.
     """
     section = section_of(study)
     part = part_file(store, study.name, section.text_names[0], point_key(0))
@@ -376,33 +376,33 @@ _LONGEST_ID = 80
 
 @dataclass(frozen=True, slots=True)
 class RunName:
-    """``model`` as its user calls it, and the ``id`` of the run."""
+    """Name of a run: the ``model`` as the user calls it, and the run's ``id``."""
 
     model: str
     id: str
 
 
 def new_folder(results: Path, study: Study, named: RunName) -> Path:
-    """Return the folder of a run; nothing is made.
+    """Return the folder of a run without creating it.
 
     Raises:
-        StudyError: it is there already, or the ID cannot be part of its name.
+        StudyError: the folder exists, or the ID cannot be part of its name.
     """
     if not named.id.strip() or not named.id.isprintable() or len(named.id) > _LONGEST_ID:
         raise StudyError(
             f"--model-id {named.id[:_LONGEST_ID]!r} cannot name a folder: write 1 to {_LONGEST_ID} "
             "letters, digits and signs."
         )
-    return start_folder(results, Run(_named(study, named), {}))
+    return start_folder(results, Run(_run_metadata(study, named), {}))
 
 
 def write_folder(
     folder: Path, study: Study, metadata: Mapping[str, Any], found: Generations, embed: Embed | None
 ) -> Written:
-    """Write the sizes that are done to ``folder``, all files or none; ``embed`` as in `run_of`.
+    """Write all files of the completed sizes to ``folder``, or none; ``embed`` as in `run_of`.
 
     Raises:
-        StudyError: no size is done, or the folder is there by now.
+        StudyError: no size is complete, or the folder exists by now.
         StoreError: the files cannot be written.
     """
     section = section_of(study)
@@ -415,24 +415,24 @@ def write_folder(
         )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(mkdtemp(prefix=f".{folder.name[:80]}-", dir=folder.parent))
+        draft = Path(mkdtemp(prefix=f".{folder.name[:80]}-", dir=folder.parent))
     except OSError as error:
         raise StoreError(f"{folder} cannot be written: {error.strerror or error}.") from error
     try:
         at = datetime.now().astimezone().isoformat(timespec="seconds")
-        files = [*write_run(aside, run, at), write_picture(aside, run)]
+        files = [*write_run(draft, run, at), write_picture(draft, run)]
         if folder.exists():
             raise StudyError(f"{folder} exists by now; give this run another --model-id.")
-        aside.chmod(0o755)
-        aside.rename(folder)
+        draft.chmod(0o755)
+        draft.rename(folder)
     except OSError as error:
         raise StoreError(f"{folder} cannot be written: {error.strerror or error}.") from error
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
     return Written(run, tuple(folder / file.name for file in files))
 
 
-def _named(study: Study, named: RunName) -> dict[str, Any]:
+def _run_metadata(study: Study, named: RunName) -> dict[str, Any]:
     return {
         "model_name": named.model.removeprefix("koboldcpp/"),
         "model_id": named.id,
@@ -443,11 +443,11 @@ def _named(study: Study, named: RunName) -> dict[str, Any]:
 def metadata_of(
     study: Study, entry: ModelEntry, named: RunName, found: Generations, embedding: str | None
 ) -> dict[str, Any]:
-    """Return what `metadata.json` says of a run; ``embedding``: the embedder's name."""
+    """Return the metadata of a run for `metadata.json`; ``embedding`` is the embedder's name."""
     section = section_of(study)
-    done = sum(batch.state == "done" for batch in found.batches.values())
+    completed = sum(batch.state == "done" for batch in found.batches.values())
     return {
-        **_named(study, named),
+        **_run_metadata(study, named),
         "embedding_model": embedding,
         "tokenizer_model": tokenizer_name(study, "continuation"),
         "source_text_file": section.texts[0],
@@ -466,13 +466,13 @@ def metadata_of(
         "api_url": _address(entry),
         "max_context": section.max_context,
         "end_time": found.finished[-1] if found.finished else None,
-        "successful_contexts": done,
+        "successful_contexts": completed,
         "study": study.name,
     }
 
 
 def _address(entry: ModelEntry) -> str | None:
-    """The server without a user and a password."""
+    """Return the server's address without user and password, or None for a local model."""
     if not entry.spec.remote or not entry.base_url:
         return None
     parts = urlsplit(entry.resolved_base_url())
@@ -484,14 +484,14 @@ DPI = 300
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A run and the files that were written of it."""
+    """Run with the files that were written for it."""
 
     run: Run
     files: tuple[Path, ...]
 
 
 def analyse_again(folder: Path) -> Written:
-    """Write trends, CSV, texts and picture of the run in ``folder`` there; its rounds stay.
+    """Rewrite trends, CSV, texts and picture of the run in ``folder``; keep its rounds.
 
     Raises:
         ScoreFileError: there is no run, or it is damaged.
@@ -504,29 +504,29 @@ def analyse_again(folder: Path) -> Written:
 def measure_again(
     folder: Path, out: Path, familiar: frozenset[str] | None, embedding: Embedding
 ) -> Written:
-    """Measure the texts of the run in ``folder`` again, and write the new run to ``out``.
+    """Measure the texts of the run in ``folder`` again and write the new run to ``out``.
 
-    The author's figures stay those of the run. Without a list of familiar words, or without an
-    embedder, the figures that need them stay, too.
+    The author's figures are kept. So are the figures that need a list of familiar words or an
+    embedder, if there is none.
 
     Raises:
         ScoreFileError: there is no run, or it is damaged.
-        DataError: its texts were not kept, or ``out`` exists.
+        DataError: the run has no texts, or ``out`` exists.
         StoreError: the files cannot be written.
     """
     if out.exists():
-        raise DataError(f"{out} exists; name a new folder with --out, or delete it.")
+        raise DataError(f"{out} exists; choose a new folder with --out, or delete it.")
     run, at = _read(folder), _now()
-    made = reanalysed(run, familiar, embedding.embed)
-    kept = {"reanalysed_from": str(folder), "reanalysed_at": at}
-    named = {"reanalysis_embedding_model": embedding.name} if embedding.name else {}
-    metadata = {**made.metadata, "reanalysis_metadata": {**kept, **named}}
-    made = Run(metadata, made.contexts, made.author, made.context_lengths)
-    return Written(made, (*write_run(out, made, at), write_picture(out, made)))
+    new_run = reanalysed(run, familiar, embedding.embed)
+    origin = {"reanalysed_from": str(folder), "reanalysed_at": at}
+    embedder = {"reanalysis_embedding_model": embedding.name} if embedding.name else {}
+    metadata = {**new_run.metadata, "reanalysis_metadata": {**origin, **embedder}}
+    new_run = Run(metadata, new_run.contexts, new_run.author, new_run.context_lengths)
+    return Written(new_run, (*write_run(out, new_run, at), write_picture(out, new_run)))
 
 
 def write_picture(folder: Path, run: Run) -> Path:
-    """Draw the averages of ``run`` into ``folder``; raises StoreError."""
+    """Draw the averages of ``run`` into ``folder``; return the path; raise StoreError."""
     from contextcliff_dagster.extensions.continuation.figures import plot_standard
 
     path = folder / f"{run.file_stem}.png"
@@ -536,7 +536,7 @@ def write_picture(folder: Path, run: Run) -> Path:
 
 def _read(folder: Path) -> Run:
     if not folder.is_dir():
-        raise ScoreFileError(f"There is no folder {folder}; name the folder of a finished run.")
+        raise ScoreFileError(f"There is no folder {folder}; give the folder of a finished run.")
     return read_run(folder)
 
 
@@ -545,30 +545,30 @@ def _now() -> str:
 
 
 def reanalysed(run: Run, familiar: frozenset[str] | None = None, embed: Embed | None = None) -> Run:
-    """Return ``run`` with new figures of its kept texts, and averages of those.
+    """Return ``run`` with new figures of its stored texts, and new averages.
 
-    The author's figures stay as they are, as in the reference. So do those of coherence without
-    ``embed``, and those of familiar words without ``familiar`` (both as in `text_metrics`).
+    The author's figures stay as they are, as in the reference. So do the coherence figures without
+    ``embed``, and figures of familiar words without ``familiar`` (see `text_metrics`).
 
     Raises:
-        DataError: a text was not kept.
+        DataError: a text is missing.
     """
     contexts = {}
     for size, context in run.contexts.items():
-        texts = [one.get("continuation_text") for one in context.rounds]
+        texts = [figures.get("continuation_text") for figures in context.rounds]
         if not texts or not all(isinstance(text, str) for text in texts):
             raise DataError(
-                f"The run {run.name} has no texts of context size {size:,}; name a folder whose "
+                f"The run {run.name} has no texts of context size {size:,}; choose a folder whose "
                 "context_N_results.json files have continuation_text in every round."
             )
         rounds = tuple(
-            {**one, **_figures(str(text), familiar, embed)}
-            for one, text in zip(context.rounds, texts, strict=True)
+            {**figures, **_figures(str(text), familiar, embed)}
+            for figures, text in zip(context.rounds, texts, strict=True)
         )
         contexts[size] = ContextResult(size, rounds, context.info)
     return Run(run.metadata, contexts, run.author, run.context_lengths)
 
 
 def _figures(text: str, familiar: frozenset[str] | None, embed: Embed | None) -> Figures:
-    kept = COHERENCE_KEYS if embed is None else ()
-    return {k: v for k, v in text_metrics(text, familiar, embed).items() if k not in kept}
+    unmeasured = COHERENCE_KEYS if embed is None else ()
+    return {k: v for k, v in text_metrics(text, familiar, embed).items() if k not in unmeasured}

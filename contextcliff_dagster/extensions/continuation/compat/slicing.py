@@ -1,4 +1,4 @@
-"""Context sizes and contexts as Context-Tester makes them."""
+"""Context sizes and contexts cut as in Context-Tester."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _SMALLEST_TIER, _SMALLEST = 2048, 1024
 def context_lengths(
     max_context: int, divisions: int = 1, start_context: int | None = None
 ) -> list[int]:
-    """Return the sizes in tokens, ascending.
+    """Return the context sizes in tokens, ascending.
 
     They are the powers of two from 2,048 to ``max_context``, without those below
-    ``start_context``. ``divisions`` of more than one adds points between neighbours in equal steps:
-    linear, although its documentation calls them geometric. Where no power fits, there is one size.
+    ``start_context``. More than one division adds points between neighbours in equal steps: linear,
+    although its documentation calls them geometric. If no power fits, there is a single size.
 
     Raises:
-        StudyError: ``divisions`` is no power of two, or a size is not positive.
+        StudyError: ``divisions`` is not a power of two, or a size is not positive.
     """
     if divisions < 1 or divisions & (divisions - 1):
-        raise StudyError(f"--divisions is {divisions}; it must be a power of two, as 1, 2 or 4.")
+        raise StudyError(f"--divisions is {divisions}; use a power of two: 1, 2, 4, ...")
     if max_context < 1 or (start_context is not None and start_context < 1):
-        raise StudyError("--max-context and --start-context are numbers of tokens from 1 on.")
+        raise StudyError("--max-context and --start-context must be at least 1 token.")
     tiers, tier = [], _SMALLEST_TIER
     while tier <= max_context:
         tiers.append(tier)
@@ -40,19 +40,19 @@ def context_lengths(
         tiers = [min(_SMALLEST, max_context)]
     if start_context is not None:
         tiers = [t for t in tiers if t >= start_context] or [min(start_context, max_context)]
-    between = (
+    points = (
         int(low + (high - low) / divisions * step)
         for low, high in pairwise(tiers)
         for step in range(1, divisions)
     )
-    return sorted({*tiers, *between})
+    return sorted({*tiers, *points})
 
 
 def require_start(start_context: int, max_tokens: int) -> None:
-    """Return if a context of ``start_context`` tokens leaves as much text as it generates.
+    """Raise StudyError unless a context of ``start_context`` tokens holds twice ``max_tokens``.
 
     Raises:
-        StudyError: it is smaller than twice ``max_tokens``.
+        StudyError: ``start_context`` is smaller than twice ``max_tokens``.
     """
     if start_context < 2 * max_tokens:
         raise StudyError(
@@ -68,36 +68,36 @@ _SHARE_USED, _SURPLUS, _MARGIN = 0.8, 1.2, 20
 
 
 class TokenCounter(Protocol):
-    """Counts tokens of plain text."""
+    """Counter of tokens in plain text."""
 
     def count(self, text: str) -> int: ...
 
 
 def source_text(content: str) -> str:
-    """The first 80% of the characters of a file, normalised.
+    """Return the first 80% of a file's characters, normalised.
 
-    NFKC; a double hyphen becomes an em dash; paragraphs are separated by a blank line each, and
-    inside them line breaks are spaces. Quotes stay as they are.
+    The text is in NFKC; double hyphens become em dashes; a blank line separates paragraphs, and
+    line breaks within them become spaces. Quotes stay as they are.
 
     Raises:
-        DataError: there is no text.
+        DataError: the text is empty.
     """
-    kept = unicodedata.normalize("NFKC", content[: int(_SHARE_USED * len(content))])
-    lines = kept.replace("--", "—").replace("\r\n", "\n").replace("\r", "\n")
+    normalised = unicodedata.normalize("NFKC", content[: int(_SHARE_USED * len(content))])
+    lines = normalised.replace("--", "—").replace("\r\n", "\n").replace("\r", "\n")
     paragraphs = (piece.replace("\n", " ").strip() for piece in re.split(r"\n\s*\n", lines))
     text = "\n\n".join(piece for piece in paragraphs if piece)
     if not text:
-        raise DataError("The text is empty; name a file with a long text.")
+        raise DataError("The text is empty; choose a file with a long text.")
     return text
 
 
 @dataclass(frozen=True)
 class Slices:
-    """The working text, and what is cut from its end.
+    """Working text, and the pieces cut from its end.
 
-    ``max_tokens`` is the length of a continuation; ``overhead`` what the instruction takes, in
-    tokens. ``source_tokens``: of the text that it was cut from. ``repeated``: whether that was too
-    short, so that it stands there more than once.
+    ``max_tokens`` is the length of a continuation, ``overhead`` the length of the instruction and
+    ``source_tokens`` that of the source text, all in tokens. ``repeated`` is true if the source was
+    too short and was therefore repeated.
     """
 
     text: str
@@ -109,12 +109,12 @@ class Slices:
 
     @cached_property
     def ground_truth(self) -> str:
-        """The author's continuation: the last ``max_tokens`` tokens."""
+        """Return the author's continuation: the last ``max_tokens`` tokens."""
         return last_tokens(self.text, self.tokenizer, self.max_tokens)
 
     @cached_property
     def before(self) -> str:
-        """All before the author's continuation."""
+        """Return the text before the author's continuation."""
         return self.text[: len(self.text) - len(self.ground_truth)]
 
     @cached_property
@@ -122,16 +122,16 @@ class Slices:
         return self.tokenizer.count(self.before)
 
     def has(self, context_tokens: int) -> bool:
-        """Whether the text reaches that far; the reference stops at the first that it does not."""
+        """Return whether the text fills that size; the reference stops at the first it does not."""
         return 0 < self._story_tokens(context_tokens) <= self._tokens_before
 
     def context(self, context_tokens: int) -> str:
         """Return the text before the continuation that fills a window of ``context_tokens``.
 
-        Its last, unfinished sentence is still there: see `trimmed`.
+        It may end in an unfinished sentence; `trimmed` removes that.
 
         Raises:
-            DataError: the text is too short, or the window has no room for any.
+            DataError: the text is too short, or the window has no room for context.
         """
         if not self.has(context_tokens):
             raise DataError(
@@ -148,29 +148,29 @@ class Slices:
 def sliced(
     text: str, tokenizer: TokenCounter, max_context: int, max_tokens: int, instruction: str
 ) -> Slices:
-    """Cut ``text`` (of `source_text`) for contexts of up to ``max_context`` tokens.
+    """Return ``text`` (from `source_text`) cut for contexts of up to ``max_context`` tokens.
 
     A text of fewer than 1.2 x ``max_context`` + ``max_tokens`` tokens is repeated to that length,
     as the reference does; the author's continuation may then be in the context.
     """
     overhead = tokenizer.count(instruction) + _MARGIN
-    needed = needed_tokens(max_context, max_tokens)
-    there = tokenizer.count(text)
-    repeated = there < needed
+    required = needed_tokens(max_context, max_tokens)
+    source_tokens = tokenizer.count(text)
+    repeated = source_tokens < required
     if repeated:
-        text *= needed // max(there, 1) + 1
-    enough = _reach(len(text), lambda n: tokenizer.count(text[:n]) > needed, needed)
-    window = pruned(text[:enough], tokenizer, max_context)
-    return Slices(window, tokenizer, max_tokens, overhead, there, repeated)
+        text *= required // max(source_tokens, 1) + 1
+    reach = _reach(len(text), lambda n: tokenizer.count(text[:n]) > required, required)
+    window = pruned(text[:reach], tokenizer, max_context)
+    return Slices(window, tokenizer, max_tokens, overhead, source_tokens, repeated)
 
 
 def needed_tokens(max_context: int, max_tokens: int) -> int:
-    """Tokens of a text that is not repeated."""
+    """Return the tokens from which a text is not repeated."""
     return int(_SURPLUS * max_context) + max_tokens
 
 
 def last_tokens(text: str, tokenizer: TokenCounter, most: int) -> str:
-    """The longest end of ``text`` of at most ``most`` tokens, to the character."""
+    """Return the longest end of ``text``, to the character, of at most ``most`` tokens."""
     end = len(text)
 
     def count(characters: int) -> int:
@@ -181,7 +181,7 @@ def last_tokens(text: str, tokenizer: TokenCounter, most: int) -> str:
 
 
 def _reach(length: int, is_over: Callable[[int], bool], tokens: int) -> int:
-    """Characters that hold ``tokens`` for certain, or all: long texts are not counted whole."""
+    """Return a number of characters that surely holds ``tokens``, or all of them."""
     n = max(8 * tokens, 64)
     while n < length and not is_over(n):
         n *= 2
@@ -189,11 +189,11 @@ def _reach(length: int, is_over: Callable[[int], bool], tokens: int) -> int:
 
 
 def pruned(text: str, tokenizer: TokenCounter, most: int) -> str:
-    """The longest beginning of ``text`` of at most ``most`` tokens that ends at a boundary.
+    """Return the longest beginning of ``text`` up to a boundary, of at most ``most`` tokens.
 
-    Without a boundary the first 2 x ``most`` characters.
+    If no boundary fits, return the first 2 x ``most`` characters.
     """
-    ends = [found.end() for found in _BOUNDARY.finditer(text)]
+    ends = [match.end() for match in _BOUNDARY.finditer(text)]
     if not ends:
         return text[: 2 * most]
     fitting = bisect.bisect_right(ends, most, key=lambda end: tokenizer.count(text[:end]))
@@ -201,17 +201,17 @@ def pruned(text: str, tokenizer: TokenCounter, most: int) -> str:
 
 
 def trimmed(text: str) -> str:
-    """``text`` up to its last sentence end; unchanged where it has none.
+    """Return ``text`` up to its last sentence end, without trailing space if there is none.
 
-    No end is a single full stop after an initial or a digit. `Mr.` is taken for one, and a closing
-    quote after the stop is cut off, as in the reference.
+    A single full stop after an initial or a digit does not end a sentence. As in the reference,
+    `Mr.` does, and a closing quote after the stop is cut off.
     """
-    bare = text.rstrip()
-    for found in reversed(list(_STOPS.finditer(bare))):
-        if found[0] == "." and _is_no_end(bare, found.start()):
+    stripped = text.rstrip()
+    for match in reversed(list(_STOPS.finditer(stripped))):
+        if match[0] == "." and _is_no_end(stripped, match.start()):
             continue
-        return bare[: found.end()]
-    return bare
+        return stripped[: match.end()]
+    return stripped
 
 
 def _is_no_end(text: str, dot: int) -> bool:

@@ -1,10 +1,9 @@
 """Context-Tester's statistics: averages, outliers, degradation points, convergence, tests.
 
-They are kept for comparison. Its outliers are generations that collapse: the rule throws away what
-it set out to find. Passages of one novel in place of generations, without any degradation, meet the
-rule for degradation points in 99% of runs: it knows no noise. Its tests are two-sided, with a rank
-correlation of a few means, and no control of what a null would give. What a conclusion rests on is
-in `analysis`.
+They are here for comparison only. Its outlier rule discards generations that collapse, which are
+what it looks for. Its rule for degradation points ignores noise: passages of one novel in place of
+generations, which do not degrade, meet it in 99% of runs. Its tests are two-sided, use a rank
+correlation of a few means and have no null control. Conclusions rest on `analysis` instead.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from contextcliff_dagster.analysis.statistics.rank_tests import holm
 from contextcliff_dagster.extensions.continuation.compat.metrics import METRICS, reading_level
 
 Round = Mapping[str, Any]
-"""One generation: its figures, and what else its file says of it."""
+"""One generation: its figures and the other fields of its file."""
 
 _NO_AVERAGE = ("round_number", "context_length")
 
@@ -31,9 +30,9 @@ _NO_AVERAGE = ("round_number", "context_length")
 def averaged(rounds: Sequence[Round]) -> dict[str, Any]:
     """Return the means of the numeric fields of ``rounds`` (at least one), to four decimals.
 
-    Fields that are no numbers, and `round_number`, are those of the first round. `reading_level`
-    follows from the mean cloze score. Added: `num_rounds` and the sample deviations
-    `cloze_score_std` and `vocab_diversity_std`, 0 for a single round, which is returned as it is.
+    Other fields, and `round_number`, come from the first round. `reading_level` follows from the
+    mean cloze score. `num_rounds` and the sample deviations `cloze_score_std` and
+    `vocab_diversity_std` are added. A single round stays as it is, with deviations of 0.
     """
     mean = dict(rounds[0])
     if len(rounds) > 1:
@@ -49,8 +48,8 @@ def averaged(rounds: Sequence[Round]) -> dict[str, Any]:
 
 
 def values_of(rounds: Sequence[Round], field: str) -> list[float]:
-    """The numbers that the rounds have under ``field``."""
-    return [one[field] for one in rounds if _is_number(one.get(field))]
+    """Return the numbers that the rounds have under ``field``."""
+    return [figures[field] for figures in rounds if _is_number(figures.get(field))]
 
 
 def _is_number(value: object) -> bool:
@@ -73,10 +72,10 @@ _LEAST, _SLACK, _MOST_REPLACED, _LEAST_LENGTH = 4, 1e-9, 0.3, 0.6
 def iqr_outliers(
     values: Sequence[float], multiplier: float = 1.5
 ) -> tuple[list[int], dict[str, float]]:
-    """Return the places of values beyond the quartiles by ``multiplier`` ranges, and the bounds.
+    """Return the indices of values ``multiplier`` ranges beyond the quartiles, and the bounds.
 
-    Quartiles are interpolated linearly (Hyndman and Fan 1996, type 7). Fewer than four values have
-    none, and no bounds.
+    Quartiles are interpolated linearly (Hyndman and Fan 1996, type 7). Fewer than four values
+    have no outliers and no bounds.
     """
     if len(values) < _LEAST:
         return [], {}
@@ -88,9 +87,9 @@ def iqr_outliers(
 
 
 def round_outliers(rounds: Sequence[Round]) -> dict[str, Any]:
-    """Return which rounds are outliers in which of `OUTLIER_METRICS`; severe are those in two.
+    """Return the rounds that are outliers, by metric; severe ones are so in two metrics.
 
-    Fewer than four rounds have none, with the reason `insufficient_data`.
+    Fewer than four rounds have no outliers, for the reason `insufficient_data`.
     """
     if len(rounds) < _LEAST:
         return {"has_outliers": False, "reason": "insufficient_data"}
@@ -118,27 +117,27 @@ def round_outliers(rounds: Sequence[Round]) -> dict[str, Any]:
 
 
 def is_long_enough(tokens: int, max_tokens: int) -> bool:
-    """Whether a round counts: below 60% of what was asked for, its whole batch fails."""
+    """Return whether a round has 60% of ``max_tokens``; otherwise its whole batch fails."""
     return tokens >= _LEAST_LENGTH * max_tokens
 
 
 def selected_rounds(rounds: Sequence[Round]) -> list[int]:
-    """Places of rounds that are outliers in cloze score or diversity, or in two metrics."""
+    """Return the indices of outliers in cloze score or diversity, or in any two metrics."""
     if len(rounds) < _LEAST:
         return []
-    found = round_outliers(rounds)
-    decisive = (found["outlier_details"].get(m, {}).get("outlier_indices", []) for m in _DECISIVE)
-    return sorted({*found["severe_outlier_rounds"], *(k for places in decisive for k in places)})
+    report = round_outliers(rounds)
+    decisive = (report["outlier_details"].get(m, {}).get("outlier_indices", []) for m in _DECISIVE)
+    return sorted({*report["severe_outlier_rounds"], *(k for places in decisive for k in places)})
 
 
 Decision = Literal["keep", "replace", "too_many"]
 
 
 def replacement(rounds: Sequence[Round]) -> tuple[Decision, list[int]]:
-    """Return what becomes of a batch, and the places to generate once more.
+    """Return the decision on a batch, and the indices of rounds to generate again.
 
-    With none it is kept; with more than 30% of the rounds it is kept as it is; else exactly those
-    are generated again, put in their places and not examined again.
+    A batch without outliers, or with outliers in more than 30% of its rounds, is kept; otherwise
+    exactly the outliers are generated again, put in their places and not examined again.
     """
     places = selected_rounds(rounds)
     if not places:
@@ -153,11 +152,11 @@ _RULES = (
     ("vocabulary_diversity", "vocabulary_diversity", "dropped", 0.05),
     ("sentence_length_variance", "sentence_variance", "dropped", 5.0),
 )
-"""Field, its name in the result, direction, and the change from which on it counts."""
+"""Field, its name in the result, direction, and the change above which it counts."""
 
 
 def trend_analysis(averages: Mapping[int, Round]) -> dict[str, Any]:
-    """Return `trends` and `degradation_points` of averages by context size (tokens)."""
+    """Return the `trends` and `degradation_points` of averages by context size (tokens)."""
     ordered = [averages[size] for size in sorted(averages)]
     points = [
         {"context_length": size, "metric": name, "change": change, "direction": direction}
@@ -187,39 +186,39 @@ _ALIKE = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Convergence:
-    """``sizes``: context sizes (tokens), ascending; ``near``: by metric, whether at each size."""
+    """Context sizes (tokens, ascending), and by metric whether it is near the author at each."""
 
     tolerance: float
     sizes: tuple[int, ...]
     near: Mapping[str, tuple[bool, ...]]
 
     def first_size(self, metric: str) -> int | None:
-        """The smallest size at which ``metric`` is near the author's figure."""
+        """Return the smallest size at which ``metric`` is near the author's figure, or None."""
         pairs = zip(self.sizes, self.near[metric], strict=True)
         return next((size for size, near in pairs if near), None)
 
     def groups(self) -> list[list[str]]:
-        """Metrics that come near at the same sizes: Jaccard index with the group's first over .7.
+        """Return groups of metrics near at the same sizes: Jaccard index with the first over .7.
 
-        Metrics that never do are in no group.
+        Metrics that are never near belong to no group.
         """
-        left = [metric for metric, near in self.near.items() if any(near)]
-        out: list[list[str]] = []
-        while left:
-            first = left[0]
-            alike = [m for m in left if _jaccard(self.near[first], self.near[m]) > _ALIKE]
-            out.append(alike)
-            left = [metric for metric in left if metric not in alike]
-        return out
+        remaining = [metric for metric, near in self.near.items() if any(near)]
+        groups: list[list[str]] = []
+        while remaining:
+            first = remaining[0]
+            group = [m for m in remaining if _jaccard(self.near[first], self.near[m]) > _ALIKE]
+            groups.append(group)
+            remaining = [metric for metric in remaining if metric not in group]
+        return groups
 
 
 def convergence(
     averages: Mapping[int, Round], author: Round, tolerance: float = 0.1
 ) -> Convergence:
-    """Compare averages by context size with the author's figures.
+    """Return where the averages by context size come near the author's figures.
 
-    Near is within ``tolerance`` (a share) of the author's figure. A figure of 0 is left out; a
-    negative one is never near, since its bounds are the wrong way round in the reference.
+    An average is near within ``tolerance`` (a share) of the author's figure. A figure of 0 is left
+    out; a negative one is never near, because the reference swaps its bounds.
     """
     sizes = tuple(sorted(averages))
     near = {
@@ -235,9 +234,9 @@ def _is_near(value: float | None, aim: float, tolerance: float) -> bool:
     return value is not None and aim * (1 - tolerance) <= value <= aim * (1 + tolerance)
 
 
-def _jaccard(one: Sequence[bool], other: Sequence[bool]) -> float:
-    either = sum(a or b for a, b in zip(one, other, strict=True))
-    return sum(a and b for a, b in zip(one, other, strict=True)) / either if either else 0.0
+def _jaccard(first: Sequence[bool], second: Sequence[bool]) -> float:
+    union = sum(a or b for a, b in zip(first, second, strict=True))
+    return sum(a and b for a, b in zip(first, second, strict=True)) / union if union else 0.0
 
 
 Correction = Literal["holm", "bonferroni", "fdr_bh"]
@@ -254,10 +253,10 @@ _RESAMPLES, _SEED, _ALPHA = 10_000, 42, 0.05
 def composite_score(
     diversity: float, cloze: float, coherence: float, bigram_repetition: float
 ) -> float:
-    """0 to 100, higher is worse: the mean of four parts, each cut to 0..1.
+    """Return the mean of four parts, each cut to 0..1, as 0 to 100; higher is worse.
 
-    A text that repeats itself for ever gains nothing beyond the cut, and one whose cloze score
-    falls without end counts as good.
+    The cut hides how endless a repetition is, and a text whose cloze score falls without end
+    counts as good.
     """
     parts = (
         1 - (diversity - 0.3) / 0.3,
@@ -269,17 +268,17 @@ def composite_score(
 
 
 def composite_of(figures: Round) -> float:
-    """The composite score of a generation; a figure that is missing counts as middling."""
-    given = {key: figures.get(key) for key in _DEFAULTS}
-    known = {k: _DEFAULTS[k] if value is None else float(value) for k, value in given.items()}
-    return composite_score(*known.values())
+    """Return the composite score of a generation; missing figures get middling defaults."""
+    raw = {key: figures.get(key) for key in _DEFAULTS}
+    values = {k: _DEFAULTS[k] if value is None else float(value) for k, value in raw.items()}
+    return composite_score(*values.values())
 
 
 def bootstrap_mean(values: Sequence[float]) -> tuple[float, float, float]:
-    """Mean and the ends of its 95% percentile interval (Efron 1979): 10,000 resamples, seed 42."""
+    """Return the mean and its 95% percentile interval (Efron 1979, 10,000 draws, seed 42)."""
     if len(values) < 2:
-        only = float(values[0]) if values else 0.0
-        return only, only, only
+        value = float(values[0]) if values else 0.0
+        return value, value, value
     data = np.asarray(values, dtype=float)
     # The legacy generator, whose stream NumPy keeps for ever: the same limits to the last digit.
     draws = np.random.RandomState(_SEED).randint(0, len(data), (_RESAMPLES, len(data)))
@@ -288,31 +287,31 @@ def bootstrap_mean(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def mann_whitney(baseline: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
-    """U of ``baseline`` and the two-sided p (Mann and Whitney 1947); 0 and 1 below two values."""
+    """Return U of ``baseline`` and two-sided p (Mann and Whitney 1947); 0, 1 below two values."""
     if len(baseline) < 2 or len(other) < 2:
         return 0.0, 1.0
     from scipy.stats import mannwhitneyu
 
-    found = mannwhitneyu(baseline, other, alternative="two-sided")
-    return float(found.statistic), float(found.pvalue)
+    test = mannwhitneyu(baseline, other, alternative="two-sided")
+    return float(test.statistic), float(test.pvalue)
 
 
 def rank_biserial(baseline: Sequence[float], other: Sequence[float]) -> float:
-    """1 - 2U/(n1 n2) (Wendt 1972): -1 to 1, positive where ``other`` is larger, thus worse."""
+    """Return 1 - 2U/(n1 n2) (Wendt 1972), -1 to 1; positive if ``other`` is larger, so worse."""
     above = np.subtract.outer(np.asarray(baseline, float), np.asarray(other, float))
     wins = (above > 0).sum() + (above == 0).sum() / 2
     return float(1 - 2 * wins / above.size)
 
 
 def magnitude(effect: float) -> Literal["small", "medium", "large"]:
-    """The name of a rank-biserial correlation's size."""
+    """Return the name of a rank-biserial correlation's magnitude."""
     if abs(effect) > 0.5:
         return "large"
     return "medium" if abs(effect) > 0.3 else "small"
 
 
 def adjusted(p_values: Sequence[float], method: Correction = "holm") -> list[float]:
-    """p values adjusted for their number (Holm 1979; Benjamini and Hochberg 1995; Bonferroni)."""
+    """Return adjusted p values (Holm 1979; Benjamini and Hochberg 1995; Bonferroni)."""
     if method == "bonferroni":
         return [min(p * len(p_values), 1.0) for p in p_values]
     if method == "holm" or not p_values:
@@ -323,28 +322,28 @@ def adjusted(p_values: Sequence[float], method: Correction = "holm") -> list[flo
 
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
-    """Rank correlation and its p by the t distribution (Spearman 1904); 0 and 1 below three."""
+    """Return the rank correlation and its p by Student's t (Spearman 1904); 0, 1 below three."""
     if len(x) < 3 or len(set(x)) == 1 or len(set(y)) == 1:
         return 0.0, 1.0
     from scipy.stats import spearmanr
 
-    found: Any = spearmanr(x, y)
-    return float(found.statistic), float(found.pvalue)
+    test: Any = spearmanr(x, y)
+    return float(test.statistic), float(test.pvalue)
 
 
 def degradation_statistics(rounds: Mapping[int, Sequence[Round]]) -> dict[str, Any]:
     """Return composite scores, tests against the smallest context, effects, trend and a summary.
 
     Args:
-        rounds: the generations of each context size (tokens), in any order; none of them empty.
+        rounds: generations of each context size (tokens), in any order; at least one each.
     """
     sizes = sorted(rounds)
-    scores = {size: [composite_of(one) for one in rounds[size]] for size in sizes}
-    base, others = scores[sizes[0]], sizes[1:]
+    scores = {size: [composite_of(figures) for figures in rounds[size]] for size in sizes}
+    base, larger = scores[sizes[0]], sizes[1:]
     rho, trend_p = spearman(sizes, [_mean(scores[size]) for size in sizes])
-    tests = {size: mann_whitney(base, scores[size]) for size in others}
+    tests = {size: mann_whitney(base, scores[size]) for size in larger}
     corrected = adjusted([p for _, p in tests.values()])
-    effects = {size: rank_biserial(base, scores[size]) for size in others}
+    effects = {size: rank_biserial(base, scores[size]) for size in larger}
     degrading = rho > 0.5 and trend_p < _ALPHA
     return {
         "context_sizes": sizes,

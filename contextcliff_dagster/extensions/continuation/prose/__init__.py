@@ -1,6 +1,6 @@
-"""Measures of prose: pure functions of a text, which typography does not move.
+"""Measures of prose: pure functions of a text that do not depend on its typography.
 
-Belongs here: words and sentences, metrics, signs of collapse, verbatim overlap, and embeddings of
-sentences. Does not belong here: how far two texts are from each other (`distance/`), and the
-metrics of another tool's result files (`compat/`).
+Belongs here: words and sentences, metrics, signs of collapse, verbatim overlap and embeddings of
+sentences. Does not belong here: distances between texts (`noise`) and the metrics in another
+tool's result files (`compat/`).
 """

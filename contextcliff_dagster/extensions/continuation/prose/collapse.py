@@ -1,8 +1,8 @@
-"""Collapse: a text that is no prose any more, whichever way it went.
+"""Detection of collapse: the ways in which a generated text stops being prose.
 
-Each sign has a limit beyond what human prose reaches, so that at most 1 in 1,000 human passages is
-called a collapse; docs/continuation-prose.md has the counts. A sign that the author's own
-passage shows, too, is style and no collapse.
+Each sign has a limit that human prose rarely reaches, so that at most 1 in 1,000 human passages is
+called a collapse; docs/continuation-prose.md has the counts. A sign that the author's own passage
+also shows counts as style, not collapse.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ Collapse = Literal[
     "", "empty", "garbage", "loop", "repetition", "language_switch", "salad", "runaway", "chatter",
     "short",
 ]  # fmt: skip
-"""The first that fits: no words; symbols, marks for ever, or words without blanks; a phrase over
-and over; phrases that come back, changed or not; another language or script; words without
-grammar; no sentence ends; talk about the task; an end long before the author's (`scoring` finds
-it). "" is none."""
+"""Kinds of collapse, the first that applies: no words; symbols, endless marks or unspaced words;
+one phrase over and over; recurring phrases, changed or not; another language or script; words
+without grammar; no sentence ends; talk about the task; an end long before the author's (see
+`scoring`). "" means no collapse."""
 
 _LOOP_PERIOD = 200
 _PHRASE = 5
@@ -63,32 +63,32 @@ _CHATTER = re.compile(
     r"|<\|?(?:im_start|im_end|endoftext|eot_id|assistant|user|system|end|think)\|?>|</?think>"
     r"|(?:^|\s)(?:###\s*(?:instruction|response|input|assistant)|\[/?inst\])"
 )
-"""Of the canonical text in small letters."""
+"""Pattern of chatter in the lower-case canonical text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What is looked at; shares are 0..1.
+    """Signs of collapse in a text; shares are 0..1.
 
     Attributes:
-        words: count.
-        symbols: share of characters that are neither letters, figures, blanks nor marks of prose.
-        marks: share of characters as written that are neither letters, figures nor the first blank
-            of a run: dots for ever, line ends for ever.
-        unspaced: share of characters in runs of more than 40 without a blank, of scripts with
-            blanks.
-        looped_words: longest run of words that repeat what was one period before, for at least two
+        words: number of words.
+        symbols: share of characters other than letters, digits, blanks and marks of prose.
+        marks: share of raw characters other than letters, digits and the first blank of a run:
+            endless dots or line ends.
+        unspaced: share of characters in runs of more than 40 without a blank, in scripts that
+            use blanks.
+        looped_words: longest run of words that repeat those one period before, for at least two
             periods.
-        repeated_phrases: share of runs of five words, ten where words are single characters, that
-            were there before, in the 200 words where it is highest.
-        lowest_diversity: distinct words / words in the 50 words where it is lowest.
-        highest_diversity: the same in the 100 words where it is highest; 0 in a shorter text.
+        repeated_phrases: share of five-word runs (ten if words are single characters) that occurred
+            before, in the 200 words with the highest share.
+        lowest_diversity: lowest share of distinct words in any 50 words.
+        highest_diversity: highest share of distinct words in any 100 words; 0 in a shorter text.
         foreign: share of stretches of 40 words in another language than the author's.
         foreign_letters: share of letters in another script than the author's.
         longest_without_grammar: longest run of words without a function word of the author's
-            language; 0 where that is unknown.
-        longest_sentence: words without the end of a sentence.
-        chatter: 1 where it talks about the task or has a template's mark, else 0.
+            language; 0 if the language is unknown.
+        longest_sentence: most words without the end of a sentence.
+        chatter: 1 if the text talks about the task or has a template's mark, else 0.
     """
 
     words: float
@@ -108,10 +108,10 @@ class Signs:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``sign`` must be above ``limit``, or with ``lower`` below it.
+    """Rule of a collapse: ``sign`` is above ``limit``, or below it if ``lower``.
 
-    An extreme over a text grows with its length, so the limit moves by ``a_word`` for each word
-    from 200 to 1,000.
+    Extremes grow with the length of a text, so the limit moves by ``a_word`` for each word from
+    200 to 1,000.
     """
 
     tag: Collapse
@@ -125,7 +125,7 @@ class Rule:
         return self.limit + self.a_word * (min(max(words, 200.0), 1000.0) - 200.0)
 
     def is_passed(self, signs: Signs) -> bool:
-        """Whether a text with these signs is beyond the limit."""
+        """Return whether a text with these signs is beyond the limit."""
         value, limit = float(getattr(signs, self.sign)), self.limit_at(signs.words)
         return value < limit if self.lower else value > limit
 
@@ -148,33 +148,33 @@ LEAST_WORDS = 5
 
 
 def collapse_of(text: str, author: str | None = None) -> Collapse:
-    """The tag of ``text``, "" for prose; ``author``: what the author wrote at the same place.
+    """Return the kind of collapse of ``text``, "" for prose; ``author`` is the author's text.
 
-    Without ``author`` the language is that of the beginning of ``text``.
+    Without ``author`` the beginning of ``text`` determines the language.
     """
-    own = read_prose(author) if author is not None else None
-    language = language_of(own.words) if own else None
+    author_prose = read_prose(author) if author is not None else None
+    language = language_of(author_prose.words) if author_prose else None
     prose = read_prose(text)
-    signs = signs_of(prose, text, language, own)
+    signs = signs_of(prose, text, language, author_prose)
     if signs.words < LEAST_WORDS:
-        # Marks and symbols alone are no silence.
+        # A text of marks and symbols alone is not empty.
         return "garbage" if len("".join(text.split())) > 10 * max(signs.words, 2) else "empty"
-    passed = [rule for rule in RULES if rule.is_passed(signs)]
-    if passed and own is not None:
-        usual = signs_of(own, author or "", language, own)
-        passed = [rule for rule in passed if not rule.is_passed(usual)]
-    return passed[0].tag if passed else ""
+    broken_rules = [rule for rule in RULES if rule.is_passed(signs)]
+    if broken_rules and author_prose is not None:
+        usual = signs_of(author_prose, author or "", language, author_prose)
+        broken_rules = [rule for rule in broken_rules if not rule.is_passed(usual)]
+    return broken_rules[0].tag if broken_rules else ""
 
 
 def signs_of(prose: Prose, text: str, language: str | None, author: Prose | None) -> Signs:
-    """The signs of a text that has been read; ``language`` and ``author`` are what is expected."""
+    """Return the signs of a parsed text; ``language`` and ``author`` are those expected."""
     words = prose.words
     if len(words) < LEAST_WORDS:
         return Signs(float(len(words)))
     ids = word_ids(words)
     lowest = windowed_diversity(ids, min(50, len(words))).min()
     highest = windowed_diversity(ids, 100).max(initial=0.0)
-    small = prose.text.lower()
+    lower_text = prose.text.lower()
     expected = language or language_of(words[:100])
     bounds = [0, *map(int, prose.sentence_ends), len(words)]
     return Signs(
@@ -190,32 +190,32 @@ def signs_of(prose: Prose, text: str, language: str | None, author: Prose | None
         foreign_letters=_foreign_letters(prose, author),
         longest_without_grammar=_longest_without_grammar(words, expected),
         longest_sentence=float(max(b - a for a, b in pairwise(bounds))),
-        chatter=float(_CHATTER.search(small) is not None),
+        chatter=float(_CHATTER.search(lower_text) is not None),
     )
 
 
 def _mark_share(text: str) -> float:
     blanks = len(re.findall(r"(?<=\s)\s", text))
-    marks = sum(n for one, n in Counter(text).items() if not one.isspace() and _is_mark(one))
+    marks = sum(n for sign, n in Counter(text).items() if not sign.isspace() and _is_mark(sign))
     return (blanks + marks) / len(text)
 
 
 def _symbol_share(text: str) -> float:
-    return sum(n for one, n in Counter(text).items() if _is_symbol(one)) / len(text)
+    return sum(n for character, n in Counter(text).items() if _is_symbol(character)) / len(text)
 
 
-def _is_symbol(one: str) -> bool:
-    return not one.isspace() and one not in _MARKS_OF_PROSE and _is_mark(one)
+def _is_symbol(character: str) -> bool:
+    return not character.isspace() and character not in _MARKS_OF_PROSE and _is_mark(character)
 
 
 @lru_cache(maxsize=4096)
-def _is_mark(one: str) -> bool:
+def _is_mark(character: str) -> bool:
     # Vowel signs and accents are parts of letters.
-    return not one.isalnum() and not unicodedata.category(one).startswith("M")
+    return not character.isalnum() and not unicodedata.category(character).startswith("M")
 
 
 def looped_words(ids: Ids) -> int:
-    """Longest run of words that equal those one period before, for at least two periods."""
+    """Return the longest run of words equal to those one period before, for 2 periods or more."""
     longest = 0
     for period in range(1, min(_LOOP_PERIOD, len(ids) // 3) + 1):
         same = ids[period:] == ids[:-period]
@@ -229,7 +229,7 @@ def looped_words(ids: Ids) -> int:
 
 
 def _phrase_words(words: Sequence[str]) -> int:
-    # Where characters are read as words, a word has about two of them.
+    # If characters are read as words, a real word has about two of them.
     return _PHRASE if sum(map(len, words)) > 1.5 * len(words) else 2 * _PHRASE
 
 
@@ -247,7 +247,7 @@ def _foreign_share(words: Sequence[str], expected: str | None) -> float:
         return 0.0
     width = min(_LANGUAGE_WINDOW, len(words))
     languages = languages_of(words, width, _LANGUAGE_WINDOW // 2)
-    return sum(one not in (expected, None) for one in languages) / len(languages)
+    return sum(language not in (expected, None) for language in languages) / len(languages)
 
 
 def _foreign_letters(prose: Prose, author: Prose | None) -> float:

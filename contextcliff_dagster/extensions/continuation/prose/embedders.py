@@ -1,4 +1,4 @@
-"""Embeddings of sentences, and the coherence of a text by them."""
+"""Embeddings of sentences, and the coherence of a text measured with them."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 
 
 class Embedder(Protocol):
-    """Something that embeds sentences; ``name`` goes into results."""
+    """Interface of an embedder of sentences; ``name`` is written to results."""
 
     @property
     def name(self) -> str: ...
 
     def embed(self, sentences: Sequence[str]) -> NDArray[np.floating[Any]]:
-        """A row for each sentence. Raises EngineError where they cannot be had."""
+        """Return a row for each sentence; raise EngineError if embeddings are unavailable."""
         ...
 
 
 class StaticEmbedder:
-    """The mean of the vectors of a sentence's word pieces, of the package wordllama (MIT).
+    """Embedder by the mean vector of a sentence's word pieces (package wordllama, MIT).
 
-    32,000 pieces, 256 dimensions. Its two files are read directly; none of its code runs.
+    It has 32,000 pieces and 256 dimensions. Only the package's two files are used, not its code.
     """
 
     name = "wordllama l2_supercat_256"
 
     def __init__(self, folder: Path) -> None:
-        """Raises EngineError where its files are not what they were made as."""
+        """Load the files; raise EngineError if they are damaged."""
         from safetensors.numpy import load_file
         from tokenizers import Tokenizer
 
@@ -50,22 +50,22 @@ class StaticEmbedder:
             self._tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
         except Exception as error:  # both libraries raise classes of their own, and plain ones
             raise EngineError(
-                f"Embeddings by {self.name!r} cannot be had (its files in {folder} are damaged); "
-                "install the extra `embeddings` again."
+                f"Embeddings by {self.name!r} are unavailable (its files in {folder} are damaged); "
+                "reinstall the extra `embeddings`."
             ) from error
 
     def embed(self, sentences: Sequence[str]) -> NDArray[np.floating[Any]]:
-        """As `Embedder.embed`; sentences without a piece have zeros."""
+        """Return a row for each sentence, zeros for one without a word piece."""
         rows = np.zeros((len(sentences), self._vectors.shape[1]), np.float32)
         encoded = self._tokenizer.encode_batch(list(sentences), add_special_tokens=False)
-        for row, one in zip(rows, encoded, strict=True):
-            if one.ids:
-                row[:] = self._vectors[one.ids].mean(axis=0)
+        for row, encoding in zip(rows, encoded, strict=True):
+            if encoding.ids:
+                row[:] = self._vectors[encoding.ids].mean(axis=0)
         return rows
 
 
 def local_embedder() -> StaticEmbedder | None:
-    """The embedder of this machine; None without the extra ``embeddings``.
+    """Return the local embedder, or None without the extra ``embeddings``.
 
     Raises:
         EngineError: its files are damaged.
@@ -75,17 +75,17 @@ def local_embedder() -> StaticEmbedder | None:
 
 
 def local_files() -> Path | None:
-    """Return the folder of `StaticEmbedder`'s files; None without the ``embeddings`` extra."""
+    """Return the folder of `StaticEmbedder`'s files, or None without the extra ``embeddings``."""
     spec = importlib.util.find_spec("wordllama")
     if spec is None or spec.origin is None:
         return None
     folder = Path(spec.origin).parent
-    there = (folder / _WEIGHTS).is_file() and (folder / _TOKENIZER).is_file()
-    return folder if there else None
+    complete = (folder / _WEIGHTS).is_file() and (folder / _TOKENIZER).is_file()
+    return folder if complete else None
 
 
 class EndpointEmbedder:
-    """An OpenAI-compatible ``/embeddings``; ``base_url`` ends in ``/v1``."""
+    """Embedder at an OpenAI-compatible ``/embeddings``; ``base_url`` ends in ``/v1``."""
 
     def __init__(
         self, base_url: str, model: str, key: str | None = None, timeout_s: float = 120.0
@@ -98,7 +98,7 @@ class EndpointEmbedder:
         return self._model
 
     def embed(self, sentences: Sequence[str]) -> NDArray[np.floating[Any]]:
-        """As `Embedder.embed`, in batches of 64."""
+        """Return a row for each sentence, requested in batches of 64."""
         return asyncio.run(self._embed(sentences))
 
     async def _embed(self, sentences: Sequence[str]) -> NDArray[np.floating[Any]]:
@@ -141,49 +141,49 @@ class EndpointEmbedder:
         except (KeyError, TypeError, ValueError):
             whole = False
         if not whole:
-            raise self._failed("the answer has not one vector for each sentence")
+            raise self._failed("the answer does not have one vector for each sentence")
         return rows
 
     def _failed(self, problem: str) -> EngineError:
         return EngineError(
-            f"Embeddings by {self._model!r} cannot be had ({problem}); see to its server, name "
+            f"Embeddings by {self._model!r} are unavailable ({problem}); check the server, name "
             "another, or measure without embeddings."
         )
 
 
 FAR = 5
-"""Sentences between which far coherence is measured."""
+"""Distance, in sentences, at which far coherence is measured."""
 _LEAST_PAIRS = 2
 
 
 class Coherence(NamedTuple):
-    """Mean cosine, -1..1, of each sentence's embedding with that of the next (``near``) and of the
-    fifth after it (``far``); None where there are fewer than two such pairs."""
+    """Mean cosine, -1..1, of the embeddings of neighbouring sentences (``near``) and of sentences
+    five apart (``far``); None with fewer than two pairs."""
 
     near: float | None
     far: float | None
 
 
 def sentence_coherence(prose: Prose, embedder: Embedder) -> Coherence:
-    """The coherence of one text; raises as `coherence_of_texts`."""
+    """Return the coherence of one text; raise as `coherence_of_texts`."""
     return coherence_of_texts([prose], embedder)[0]
 
 
 def coherence_of_texts(texts: Sequence[Prose], embedder: Embedder) -> list[Coherence]:
-    """The coherence of each text; the sentences of all go to the embedder at once.
+    """Return the coherence of each text; all their sentences go to the embedder at once.
 
     Sentences whose embedding has length 0 are left out.
 
     Raises:
-        EngineError: the embeddings cannot be had.
+        EngineError: the embeddings are unavailable.
     """
-    sentences = [one.sentences() for one in texts]
-    # Too few for a pair: not worth asking for.
-    sentences = [of if len(of) > _LEAST_PAIRS else [] for of in sentences]
+    sentences = [prose.sentences() for prose in texts]
+    # Too few sentences for two pairs are not embedded.
+    sentences = [group if len(group) > _LEAST_PAIRS else [] for group in sentences]
     bounds = [0, *accumulate(map(len, sentences))]
     if not bounds[-1]:
         return [Coherence(None, None) for _ in texts]
-    rows = np.asarray(embedder.embed([one for of in sentences for one in of]), np.float64)
+    rows = np.asarray(embedder.embed([prose for group in sentences for prose in group]), np.float64)
     return [_coherence(rows[a:b]) for a, b in pairwise(bounds)]
 
 

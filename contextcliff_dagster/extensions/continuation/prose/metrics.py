@@ -1,4 +1,4 @@
-"""Metrics of prose: diversity and repetition in moving windows, lengths of words, style."""
+"""Metrics of prose: diversity and repetition in moving windows, word lengths, style."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Ids = NDArray[np.int64]
 
 
 def word_ids(words: Sequence[str]) -> Ids:
-    """A number for each word, the same for the same word."""
+    """Return a number for each word; equal words have equal numbers."""
     seen: dict[str, int] = {}
     return np.fromiter((seen.setdefault(word, len(seen)) for word in words), np.int64, len(words))
 
 
 def ngram_ids(ids: Ids, n: int) -> Ids:
-    """A number for each run of ``n`` words; empty where there are fewer."""
+    """Return a number for each run of ``n`` words; empty for fewer than ``n`` words."""
     if len(ids) < n:
         return np.empty(0, np.int64)
     runs = ids
@@ -44,23 +44,23 @@ def ngram_ids(ids: Ids, n: int) -> Ids:
 
 
 def windowed_diversity(ids: Ids, window: int) -> NDArray[np.float64]:
-    """Distinct ids / ``window`` in each run of ``window`` ids; empty where there are fewer."""
+    """Return distinct ids / ``window`` for each run of ``window`` ids; empty if there is none."""
     count = len(ids) - window + 1
     if count < 1:
         return np.empty(0)
-    at = np.arange(len(ids))
-    # An id counts in the windows that begin after its occurrence before and reach it.
-    first = np.maximum(np.maximum(last_seen(ids) + 1, at - window + 1), 0)
-    last = np.minimum(at, count - 1)
-    counted = first <= last
+    indices = np.arange(len(ids))
+    # An id counts in the windows that begin after its previous occurrence and reach it.
+    first = np.maximum(np.maximum(last_seen(ids) + 1, indices - window + 1), 0)
+    last = np.minimum(indices, count - 1)
+    valid = first <= last
     change = np.zeros(count + 1)
-    np.add.at(change, first[counted], 1.0)
-    np.add.at(change, last[counted] + 1, -1.0)
+    np.add.at(change, first[valid], 1.0)
+    np.add.at(change, last[valid] + 1, -1.0)
     return np.cumsum(change[:-1]) / window
 
 
 def moving_type_token_ratio(ids: Ids, window: int) -> float | None:
-    """Mean of distinct words / words over all windows; None for a text shorter than one.
+    """Return the mean share of distinct words over all windows; None for a shorter text.
 
     MATTR: Covington and McFall 2010, "Cutting the Gordian knot: the moving-average type-token
     ratio".
@@ -70,9 +70,9 @@ def moving_type_token_ratio(ids: Ids, window: int) -> float | None:
 
 
 def repetition(ids: Ids, n: int, window: int) -> float | None:
-    """Share of runs of ``n`` words that also began within the ``window`` words before.
+    """Return the share of runs of ``n`` words that also began in the ``window`` words before.
 
-    Only runs with a whole window before them count. None where there are fewer than ten.
+    Only runs with a whole window before them count; return None for fewer than ten.
     """
     runs = ngram_ids(ids, n)
     if len(runs) < window + 10:
@@ -82,7 +82,7 @@ def repetition(ids: Ids, n: int, window: int) -> float | None:
 
 
 def last_seen(ids: Ids) -> Ids:
-    """Place of the occurrence of the same id before; far below 0 where there is none."""
+    """Return the index of each id's previous occurrence, far below 0 if there is none."""
     order = np.argsort(ids, kind="stable")
     before = np.full(len(ids), -(1 << 40), np.int64)
     same = ids[order[1:]] == ids[order[:-1]]
@@ -91,33 +91,33 @@ def last_seen(ids: Ids) -> Ids:
 
 
 SHORT_WINDOW, LONG_WINDOW = 50, 200
-"""Words of the windows in which diversity and repetition are counted."""
+"""Window sizes, in words, for diversity and repetition."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProseMetrics:
-    """Measures of one text; None is "cannot be measured here", never 0.
+    """Metrics of one text; None means that the text does not allow the measurement.
 
-    All but the counts are means, rates or shares, which the text's length does not move.
+    All but the counts are means, rates or shares, which do not depend on the text's length.
 
     Attributes:
-        words, sentences: counts; sentences that a mark ends.
-        diversity_50, diversity_200: moving type-token ratio in windows of so many words.
-        repetition_50: share of pairs of words that also began within the 50 words before.
-        repetition_200: share of runs of three words that also began within the 200 words before.
-        word_length: mean letters of a word.
+        words, sentences: counts; only sentences that a mark ends.
+        diversity_50, diversity_200: moving type-token ratio in windows of 50 and 200 words.
+        repetition_50: share of word pairs that also occur within the 50 words before.
+        repetition_200: share of three-word runs that also occur within the 200 words before.
+        word_length: mean letters per word.
         long_words: share of words of more than six letters.
         function_words: share of English function words.
         broken_articles: share of English articles and possessives before a mark or function word.
         pronouns: share of English personal and possessive pronouns.
-        sentence_length: mean words of a sentence.
+        sentence_length: mean words per sentence.
         sentence_variation: standard deviation of the logarithms of sentence lengths.
-        rhythm: correlation of a sentence's length with the next one's.
-        lix: readability.
-        shared_content: share of content words that a sentence has from the one before.
+        rhythm: correlation of the lengths of neighbouring sentences.
+        lix: readability index.
+        shared_content: share of content words that neighbouring sentences share.
         commas, semicolons, questions, exclamations, dashes, quotation_marks: per 100 words.
-        near_coherence, far_coherence: mean cosine of a sentence's embedding with that of the next,
-            and of the fifth after it; None without embeddings.
+        near_coherence, far_coherence: mean cosine of the embeddings of neighbouring sentences and
+            of sentences five apart; None without embeddings.
     """
 
     words: float | None
@@ -146,21 +146,21 @@ class ProseMetrics:
     far_coherence: float | None = None
 
     def as_dict(self) -> Mapping[str, float | None]:
-        """Name -> value, in the order of declaration."""
+        """Return the metrics by name, in the order of declaration."""
         return asdict(self)
 
 
 def prose_metrics(text: str, embedder: Embedder | None = None) -> ProseMetrics:
-    """The metrics of ``text``.
+    """Return the metrics of ``text``.
 
     Raises:
-        EngineError: ``embedder`` is an endpoint that does not answer.
+        EngineError: ``embedder`` is a server that does not answer.
     """
     return metrics_of(read_prose(text), embedder)
 
 
 def metrics_of(prose: Prose, embedder: Embedder | None = None) -> ProseMetrics:
-    """As `prose_metrics`, of a text that has been read."""
+    """Return the metrics of a parsed text; raise as `prose_metrics`."""
     count = len(prose.words)
     if not count:
         return ProseMetrics(0.0, 0.0)
@@ -199,53 +199,53 @@ _LEAST_SENTENCES, _LEAST_FOR_RHYTHM = 3, 8
 
 
 def mean_sentence_length(lengths: NDArray[np.int64]) -> float | None:
-    """Mean words of a sentence; None without one that a mark ends."""
+    """Return the mean words per sentence, or None if no mark ends a sentence."""
     return float(lengths.mean()) if len(lengths) else None
 
 
 def sentence_length_variation(lengths: NDArray[np.int64]) -> float | None:
-    """Standard deviation of the logarithms of sentence lengths; None below three sentences."""
+    """Return the SD of the logarithms of sentence lengths, or None below three sentences."""
     return float(np.log(lengths).std(ddof=1)) if len(lengths) >= _LEAST_SENTENCES else None
 
 
 def rhythm(lengths: NDArray[np.int64]) -> float | None:
-    """Correlation of the logarithm of a sentence's length with that of the next, -1..1.
+    """Return the correlation of log lengths of neighbouring sentences, -1..1.
 
-    Negative where long and short sentences take turns. None below eight sentences, or where all
-    are equally long.
+    It is negative if long and short sentences alternate, and None below eight sentences or if
+    all are equally long.
     """
     if len(lengths) < _LEAST_FOR_RHYTHM:
         return None
-    off = np.log(lengths) - np.log(lengths).mean()
-    squares = float(off @ off)
-    return float(off[1:] @ off[:-1]) / squares if squares > 1e-12 else None
+    centred = np.log(lengths) - np.log(lengths).mean()
+    squares = float(centred @ centred)
+    return float(centred[1:] @ centred[:-1]) / squares if squares > 1e-12 else None
 
 
 def lix(prose: Prose) -> float | None:
-    """Readability: LIX = words / sentences + 100 x words of more than six letters / words.
+    """Return the readability LIX: words / sentences + 100 x words of over six letters / words.
 
     Bjornsson 1968, "Lasbarhet"; Anderson 1983, "Lix and Rix: variations on a little-known
-    readability index". Higher is harder: under 30 very easy, over 60 very hard. It counts no
-    syllables and knows no word list, so it holds for every language written in letters with blanks.
-    Sentences are those that a mark ends; None without one.
+    readability index". Higher is harder: under 30 is very easy, over 60 very hard. It needs neither
+    syllables nor a word list, so it suits every language written in letters with blanks. Only
+    sentences that a mark ends count; return None if there are none.
     """
     length, share = mean_sentence_length(prose.sentence_lengths), long_word_share(prose)
     return None if length is None or share is None else length + 100.0 * share
 
 
 def long_word_share(prose: Prose) -> float | None:
-    """Share of words of more than six letters; None without words."""
+    """Return the share of words of more than six letters, or None without words."""
     if not prose.words:
         return None
     return float(np.mean([len(word) >= LONG_WORD_LETTERS for word in prose.words]))
 
 
 def shared_content(prose: Prose) -> float | None:
-    """Cohesion: mean share of a sentence's content words that the sentence before also has.
+    """Return the mean share of content words that neighbouring sentences share (cohesion).
 
-    Content words are all but function words; sentences without one are passed over. The overlap of
-    neighbours is one of the measures of Coh-Metrix (McNamara, Graesser, McCarthy and Cai 2014).
-    None below three sentences with content words.
+    Content words are all but function words; sentences without any are skipped. This overlap is
+    one of the measures of Coh-Metrix (McNamara, Graesser, McCarthy and Cai 2014). Return None
+    below three sentences with content words.
     """
     content = ~function_words(prose.words)
     bounds = [0, *map(int, prose.sentence_ends)]
@@ -253,11 +253,11 @@ def shared_content(prose: Prose) -> float | None:
         {word for word, counts in zip(prose.words[a:b], content[a:b], strict=True) if counts}
         for a, b in pairwise(bounds)
     ]
-    sets = [one for one in sets if one]
+    sets = [first for first in sets if first]
     if len(sets) < _LEAST_SENTENCES:
         return None
     return float(
-        np.mean([len(one & other) / min(len(one), len(other)) for one, other in pairwise(sets)])
+        np.mean([len(left & right) / min(len(left), len(right)) for left, right in pairwise(sets)])
     )
 
 
@@ -274,7 +274,7 @@ _LEAST_ARTICLES = 5
 
 
 class MarkRates(NamedTuple):
-    """Marks per 100 words."""
+    """Rates of punctuation marks per 100 words."""
 
     commas: float
     semicolons: float
@@ -285,13 +285,13 @@ class MarkRates(NamedTuple):
 
 
 def mark_rates(prose: Prose) -> MarkRates | None:
-    """Rates of marks per 100 words; colons count as semicolons. None without words."""
+    """Return the marks per 100 words (colons as semicolons), or None without words."""
     if not prose.words:
         return None
     text, scale = prose.text, 100.0 / len(prose.words)
     quotes = sum(
-        not (_is_letter(text, one.start() - 1) and _is_letter(text, one.end()))
-        for one in _QUOTE.finditer(text)
+        not (_is_letter(text, quote.start() - 1) and _is_letter(text, quote.end()))
+        for quote in _QUOTE.finditer(text)
     )
     return MarkRates(
         scale * len(_COMMA.findall(text)),
@@ -304,24 +304,24 @@ def mark_rates(prose: Prose) -> MarkRates | None:
 
 
 def pronoun_share(prose: Prose) -> float | None:
-    """Share of English personal and possessive pronouns; None without words."""
+    """Return the share of English personal and possessive pronouns, or None without words."""
     if not prose.words:
         return None
     return sum(word.split("'")[0] in _PRONOUNS for word in prose.words) / len(prose.words)
 
 
 def broken_articles(prose: Prose, function: NDArray[np.bool_]) -> float | None:
-    """Share of English articles and possessives with a mark or a function word after them.
+    """Return the share of articles and possessives before a mark or function word (English).
 
-    Near 0 where words are in their order. ``function``: which words are function words. None below
-    five of them.
+    It is near 0 for words in normal order. ``function`` marks the function words. Return None
+    below five articles and possessives.
     """
     at = [i for i, word in enumerate(prose.words[:-1]) if word in _BEFORE_NOUNS]
     if len(at) < _LEAST_ARTICLES:
         return None
     ends = prose.starts + np.fromiter(map(len, prose.words), np.int64, len(prose.words))
-    marked = (_MARK.search(prose.text, ends[i], prose.starts[i + 1]) is not None for i in at)
-    return sum(one or bool(function[i + 1]) for i, one in zip(at, marked, strict=True)) / len(at)
+    marks = (_MARK.search(prose.text, ends[i], prose.starts[i + 1]) is not None for i in at)
+    return sum(mark or bool(function[i + 1]) for i, mark in zip(at, marks, strict=True)) / len(at)
 
 
 def _is_letter(text: str, at: int) -> bool:

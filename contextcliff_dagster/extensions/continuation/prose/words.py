@@ -1,10 +1,10 @@
-"""Words and sentences of a text in any language, and which language it is.
+"""Words, sentences and language of a text, and its verbatim overlap with another.
 
-Verbatim overlap: how much of a continuation is the author's own next text, word for word.
+Verbatim overlap is the part of a continuation that repeats the author's own next text.
 
-A model that has the text in its weights recites it, and its prose is the author's for a reason that
-has nothing to do with its context. Two passages of one text share phrases, too: what they share by
-chance is measured on passages from different places.
+A model that knows the text by heart recites it, so that its prose is the author's regardless of the
+context. Passages of one text share phrases by chance as well; passages from different places show
+how many.
 """
 
 from __future__ import annotations
@@ -81,31 +81,31 @@ _LANGUAGES = tuple(FUNCTION_WORDS)
 
 
 def function_words(words: Sequence[str], language: str = "English") -> NDArray[np.bool_]:
-    """Which of ``words`` (in small letters) are function words; contractions by their first part.
+    """Return which lower-case ``words`` are function words; contractions by their first part.
 
     Raises:
-        ValueError: a language that `FUNCTION_WORDS` has not.
+        ValueError: `FUNCTION_WORDS` does not have the language.
     """
     return _memberships(words)[:, _LANGUAGES.index(language)]
 
 
 def language_of(words: Sequence[str]) -> str | None:
-    """The language most of whose function words are among ``words``; None below a fifth."""
+    """Return the language with most function words in ``words``, or None below a fifth."""
     return languages_of(words, len(words), 1)[0] if words else None
 
 
 def languages_of(words: Sequence[str], width: int, step: int) -> list[str | None]:
-    """As `language_of`, of each stretch of ``width`` words, ``step`` words apart."""
+    """Return `language_of` each stretch of ``width`` words, ``step`` words apart."""
     total = np.concatenate((np.zeros((1, len(_LANGUAGES))), _memberships(words).cumsum(axis=0)))
     starts = np.arange(0, len(words) - width + 1, step)
     counts = total[starts + width] - total[starts]
-    best = counts.argmax(axis=1)
-    enough = counts.max(axis=1, initial=0) >= _LEAST_SHARE * width
-    return [_LANGUAGES[one] if there else None for one, there in zip(best, enough, strict=True)]
+    codes = counts.argmax(axis=1)
+    wins = counts.max(axis=1, initial=0) >= _LEAST_SHARE * width
+    return [_LANGUAGES[best] if clear else None for best, clear in zip(codes, wins, strict=True)]
 
 
 def script_shares(text: str) -> dict[str, float]:
-    """Share of the letters of ``text`` in each script, by the first word of Unicode's names."""
+    """Return the share of letters in each script, named by the first word of Unicode names."""
     counts: Counter[str] = Counter()
     for character, count in Counter(text).items():
         if character.isalpha():
@@ -121,7 +121,7 @@ def _memberships(words: Sequence[str]) -> NDArray[np.bool_]:
 @lru_cache(maxsize=1 << 16)
 def _listed(word: str) -> tuple[bool, ...]:
     first = word.split("'")[0]
-    return tuple(first in listed for listed in FUNCTION_WORDS.values())
+    return tuple(first in function_words for function_words in FUNCTION_WORDS.values())
 
 
 @lru_cache(maxsize=4096)
@@ -152,7 +152,7 @@ _ELLIPSIS = re.compile(r"\.(?:\s?\.)+")
 _BLANKS = re.compile(r"\s+")
 
 WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-"""Letters of scripts that part no words, as ranges of a regular expression."""
+"""Letters of scripts that do not separate words, as ranges of a regular expression."""
 _END = re.compile(r"([.!?]+)[')\]]*(?:\[\d{1,3}\][')\]]*)*(?=\s|$)|([。！？।۔؟]+)'?")
 _AHEAD = re.compile(r"[^\W_]")
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -163,25 +163,25 @@ _TITLES = frozenset(
     "mr mrs ms messrs mme mlle dr prof rev hon st sr jr capt col gen lt sgt maj adm gov sen rep "
     "mt ft esq vs viz cf dept approx".split()
 )
-"""Abbreviations after which a capital or a figure goes on with the sentence."""
+"""Abbreviations after which a capital or a digit continues the sentence."""
 _OTHERS = frozenset("etc al e.g i.e eg ie ca op a.m p.m inc ltd co bros".split())
-"""Abbreviations that may be a sentence's last word: a capital after them begins another. After the
-capitals of an initialism ("U.S.") one does only as a function word: "the U.S. Army"."""
+"""Abbreviations that may end a sentence: a capital after them begins another. After an initialism
+("U.S."), only a capitalised function word does: not "the U.S. Army"."""
 _OPENING = FUNCTION_WORDS["English"]
 _BEFORE_FIGURES = frozenset("no nos vol vols p pp ch chap fig figs art sec".split())
 
 
 @dataclass(frozen=True, slots=True)
 class Prose:
-    """A text in its canonical form, read as words and sentences.
+    """Text in canonical form, split into words and sentences.
 
     Attributes:
-        text: canonical: NFKC, one kind of quotation mark, dash and blank.
-        words: in small letters, in order.
-        starts: of each word in ``text``, in characters.
-        sentence_ends: words before the end of each sentence, increasing; the last sentence is left
-            out where no mark ends it.
-        marks_end: where the mark of each of these sentences ends, in characters.
+        text: canonical text: NFKC, with one kind of quotation mark, dash and blank.
+        words: lower-case words in order.
+        starts: start of each word in ``text``, in characters.
+        sentence_ends: words before the end of each sentence, increasing; a last sentence without
+            an end mark is left out.
+        marks_end: position in characters after the end mark of each of these sentences.
     """
 
     text: str
@@ -192,16 +192,16 @@ class Prose:
 
     @property
     def sentence_lengths(self) -> NDArray[np.int64]:
-        """Words of each sentence that a mark ends."""
+        """Return the number of words of each sentence that a mark ends."""
         return np.diff(self.sentence_ends, prepend=0)
 
     def sentences(self) -> list[str]:
-        """The sentences that a mark ends, in the canonical text."""
+        """Return the sentences of the canonical text that a mark ends."""
         bounds = [0, *map(int, self.marks_end)]
         return [self.text[a:b].strip() for a, b in pairwise(bounds)]
 
     def first(self, words: int) -> Prose:
-        """The first so many words, and the sentences that end within them."""
+        """Return the first ``words`` words, and the sentences that end within them."""
         if words >= len(self.words):
             return self
         return Prose(
@@ -215,7 +215,7 @@ class Prose:
 
 @lru_cache(maxsize=16)  # metrics, collapse and overlap read the same text
 def read_prose(text: str) -> Prose:
-    """Words and sentences of ``text``; the arrays are not to be changed."""
+    """Return ``text`` split into words and sentences; do not change the arrays."""
     canonical = canonical_text(text)
     words, starts = [], []
     for match in _word_pattern(canonical).finditer(canonical):
@@ -223,14 +223,14 @@ def read_prose(text: str) -> Prose:
         starts.append(match.start())
     at = np.array(starts, np.int64)
     ends = np.fromiter(_sentence_ends(canonical), np.int64)
-    # A mark after which no word came since the last one ends nothing.
-    counted, first = np.unique(np.searchsorted(at, ends), return_index=True)
-    ended = counted > 0
-    return Prose(canonical, tuple(words), at, counted[ended].astype(np.int64), ends[first][ended])
+    # A mark without a word since the last mark ends no sentence.
+    counts, first = np.unique(np.searchsorted(at, ends), return_index=True)
+    valid = counts > 0
+    return Prose(canonical, tuple(words), at, counts[valid].astype(np.int64), ends[first][valid])
 
 
 def canonical_text(text: str) -> str:
-    """``text`` in one typography: NFKC, ``'`` for quotation marks, ``—`` for dashes, one blank."""
+    """Return ``text`` in NFKC, with ``'`` for quotes, ``—`` for dashes and single blanks."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text.translate(_CANONICAL))
     text = _WRAPPED_COMPOUND.sub("-", text.translate(_CANONICAL))
@@ -261,7 +261,7 @@ _STRAIGHT = str.maketrans(dict.fromkeys(_QUOTES, "'"))
 
 
 def sentence_ends(text: str) -> tuple[int, ...]:
-    """Return the characters before the end of each sentence of ``text`` as it is."""
+    """Return the character position of each sentence end in the unchanged ``text``."""
     return tuple(_sentence_ends(text.translate(_STRAIGHT)))
 
 
@@ -273,7 +273,7 @@ def _sentence_ends(text: str) -> Iterator[int]:
 
 
 def _ends_sentence(text: str, mark: re.Match[str], ahead: int) -> bool:
-    """``ahead``: where the next word begins."""
+    """Return whether ``mark`` ends a sentence; ``ahead`` is the start of the next word."""
     dots, following = mark[1] or mark[2], text[ahead]
     if dots != ".":
         return not following.islower()
@@ -291,18 +291,18 @@ def _ends_sentence(text: str, mark: re.Match[str], ahead: int) -> bool:
 
 
 RUN_WORDS = 8
-"""Words of the runs that are counted, as in the contamination check of Chowdhery et al. 2022,
+"""Length in words of the runs compared, as in the contamination check of Chowdhery et al. 2022,
 "PaLM: scaling language modeling with pathways"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Words in common of a continuation and its author's next text, typography apart.
+    """Words that a continuation shares with its author's next text, ignoring typography.
 
     Attributes:
-        longest_run: words of the longest stretch that both have.
-        shared_runs: share of the continuation's runs of eight words that the author has, too; None
-            where it has fewer words.
+        longest_run: words in the longest stretch that both have.
+        shared_runs: share of the continuation's eight-word runs that the author also has; None
+            for fewer than eight words.
     """
 
     longest_run: int
@@ -311,11 +311,11 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class ChanceOverlap:
-    """What human passages from different places of one text have in common.
+    """Overlap of human passages from different places of one text.
 
     Attributes:
-        longest_run, shared_runs: the largest of all pairs.
-        pairs: how many were compared.
+        longest_run, shared_runs: largest value over all pairs.
+        pairs: number of pairs compared.
     """
 
     longest_run: int
@@ -323,31 +323,31 @@ class ChanceOverlap:
     pairs: int
 
     def is_recited(self, overlap: Overlap) -> bool:
-        """Whether a continuation shares more with its author than any two human passages do."""
+        """Return whether a continuation overlaps more than any two human passages do."""
         return overlap.longest_run > max(self.longest_run, RUN_WORDS) or (
             (overlap.shared_runs or 0.0) > self.shared_runs and overlap.longest_run > RUN_WORDS
         )
 
 
 def verbatim_overlap(continuation: str, author: str) -> Overlap:
-    """What ``continuation`` shares with ``author``, the text that really follows."""
+    """Return the overlap of ``continuation`` with ``author``, the text that really follows."""
     return _overlap(read_prose(continuation), read_prose(author))
 
 
 def chance_overlap(passages: Sequence[str]) -> ChanceOverlap:
-    """What consecutive human passages of one text share by chance.
+    """Return the chance overlap of consecutive human passages of one text.
 
-    Each is compared with the one after the next, so that no sentence is in both, and with one from
-    the other half of the text. No pair at all gives zeros.
+    Each passage is compared with the next but one, so that they share no sentence, and with one
+    from the other half of the text. Without any pair the values are 0.
     """
-    read = [read_prose(text) for text in passages]
-    count = len(read)
+    texts = [read_prose(text) for text in passages]
+    count = len(texts)
     pairs = [(i, i + 2) for i in range(count - 2)]
     pairs += [(i, i + count // 2) for i in range((count + 1) // 2) if 2 < count // 2 < count - i]
-    overlaps = [_overlap(read[a], read[b]) for a, b in pairs]
+    overlaps = [_overlap(texts[a], texts[b]) for a, b in pairs]
     return ChanceOverlap(
-        max((one.longest_run for one in overlaps), default=0),
-        max((one.shared_runs or 0.0 for one in overlaps), default=0.0),
+        max((overlap.longest_run for overlap in overlaps), default=0),
+        max((overlap.shared_runs or 0.0 for overlap in overlaps), default=0.0),
         len(overlaps),
     )
 
@@ -356,8 +356,8 @@ def _overlap(continuation: Prose, author: Prose) -> Overlap:
     runs = _runs(continuation)
     shared = None
     if runs:
-        theirs = set(_runs(author))
-        shared = sum(run in theirs for run in runs) / len(runs)
+        author_runs = set(_runs(author))
+        shared = sum(run in author_runs for run in runs) / len(runs)
     return Overlap(_longest_run(continuation.words, author.words), shared)
 
 
@@ -366,14 +366,14 @@ def _runs(prose: Prose) -> list[tuple[str, ...]]:
 
 
 def _longest_run(a: Sequence[str], b: Sequence[str]) -> int:
-    """Length of the longest common stretch, by dynamic programming over rows of matches."""
+    """Return the length of the longest common stretch (dynamic programming)."""
     numbers = {word: number for number, word in enumerate(dict.fromkeys(b))}
-    theirs = np.array([numbers[word] for word in b], np.int64)
-    ended = np.zeros(len(b) + 1, np.int32)
+    author_ids = np.array([numbers[word] for word in b], np.int64)
+    lengths = np.zeros(len(b) + 1, np.int32)
     longest = 0
     for word in a:
-        same = theirs == numbers.get(word, -1)
-        ended[1:] = np.where(same, ended[:-1] + 1, 0)
-        ended[0] = 0
-        longest = max(longest, int(ended.max()))
+        same = author_ids == numbers.get(word, -1)
+        lengths[1:] = np.where(same, lengths[:-1] + 1, 0)
+        lengths[0] = 0
+        longest = max(longest, int(lengths.max()))
     return longest

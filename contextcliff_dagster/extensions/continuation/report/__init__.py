@@ -1,4 +1,4 @@
-"""What the report shows of a continuation experiment: figures, tables, sections of the page.
+"""Report of a continuation experiment: figures, tables and sections of the page.
 
-Belongs here: pictures and words about results. Does not belong here: statistics.
+Belongs here: pictures and sentences about results. Does not belong here: statistics.
 """

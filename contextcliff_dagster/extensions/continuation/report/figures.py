@@ -1,4 +1,4 @@
-"""Score, share without collapse and decline over context size, an arm a line."""
+"""Pictures of score, share without collapse and decline by context size, a line per arm."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _WIDE, _LEFT = 10.1, 1.05
 
 @house.styled()
 def plot_sizes(result: ContinuationResult) -> bytes:
-    """The picture as PNG bytes: three panels over one axis of context sizes.
+    """Draw three panels over one axis of context sizes; return the PNG.
 
-    Dots are means over passages with their intervals; arms are set apart a little. The grey band is
-    where means of as many human passages lie. In the panel of declines filled dots are significant
-    after Holm. Same input, same bytes.
+    Dots are means over passages with their intervals; arms are slightly offset. The grey band holds
+    the means of as many human passages. In the panel of declines, filled dots are significant
+    after Holm. The same input gives the same bytes.
     """
     figure = house.blank_page(11.2)
     above = house.panel(figure, _LEFT, 6.9, _WIDE, 3.0)
@@ -39,10 +39,10 @@ def plot_sizes(result: ContinuationResult) -> bytes:
             axes, house.with_air(*house.token_limits(result.sizes)), named=axes is below
         )
         axes.grid(axis="y")
-    _human(above, result)
-    _means(above, result.arms, "score", "mean score")
-    _means(middle, result.arms, "intact", "without collapse")
-    _declines(below, result)
+    _draw_human(above, result)
+    _draw_means(above, result.arms, "score", "mean score")
+    _draw_means(middle, result.arms, "intact", "without collapse")
+    _draw_declines(below, result)
     below.set_xlabel("tokens of context (log scale)")
     house.write(
         figure,
@@ -62,7 +62,7 @@ def plot_sizes(result: ContinuationResult) -> bytes:
     return house.png_bytes(figure, colours=128)
 
 
-def _human(axes: Axes, result: ContinuationResult) -> None:
+def _draw_human(axes: Axes, result: ContinuationResult) -> None:
     human = result.human
     if human is None:
         return
@@ -70,67 +70,67 @@ def _human(axes: Axes, result: ContinuationResult) -> None:
     axes.axhline(human.mean, color=house.SOFT_INK, lw=1.2, ls=(0, (4, 2)), zorder=1)
 
 
-def _means(axes: Axes, arms: Sequence[ArmResult], name: EndpointName, label: str) -> None:
+def _draw_means(axes: Axes, arms: Sequence[ArmResult], name: EndpointName, label: str) -> None:
     axes.set_ylim(-0.03, 1.03)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0])
     axes.set_ylabel(label)
     for place, arm in enumerate(arms):
         style = house.look(place)
-        rows = [one for one in _endpoint(arm, name).sizes if one.mean is not None]
-        at = [one.context_tokens * _apart(place, len(arms)) for one in rows]
-        means = [one.mean or 0.0 for one in rows]
+        rows = [row for row in _endpoint(arm, name).sizes if row.mean is not None]
+        at = [row.context_tokens * _offset(place, len(arms)) for row in rows]
+        means = [row.mean or 0.0 for row in rows]
         axes.plot(at, means, color=style.colour, ls=style.dash, lw=1.8, zorder=3)
         house.draw_markers(
             axes, at, means, style.colour, marker=style.marker, ms=7, mew=0.9, zorder=4
         )
-        for x, one in zip(at, rows, strict=True):
-            if one.ci_low is not None and one.ci_high is not None:
-                axes.plot([x, x], [one.ci_low, one.ci_high], color=style.colour, lw=1.3, zorder=2)
+        for x, row in zip(at, rows, strict=True):
+            if row.ci_low is not None and row.ci_high is not None:
+                axes.plot([x, x], [row.ci_low, row.ci_high], color=style.colour, lw=1.3, zorder=2)
 
 
-def _declines(axes: Axes, result: ContinuationResult) -> None:
+def _draw_declines(axes: Axes, result: ContinuationResult) -> None:
     axes.axhline(0, color=house.SOFT_INK, lw=1.0, zorder=1)
     axes.axhline(result.margin, color=house.SOFT_INK, lw=1.0, ls=(0, (1.2, 1.6)), zorder=1)
     axes.set_ylabel("decline of the score")
     reach = [result.margin]
     for place, arm in enumerate(result.arms):
         style = house.look(place)
-        for one in arm.score.sizes:
-            found = one.decline
-            if found is None or found.decline is None:
+        for size in arm.score.sizes:
+            decline = size.decline
+            if decline is None or decline.decline is None:
                 continue
-            x = one.context_tokens * _apart(place, len(result.arms))
-            reach.append(abs(found.decline))
-            ends = found.ci_low, found.ci_high
+            x = size.context_tokens * _offset(place, len(result.arms))
+            reach.append(abs(decline.decline))
+            ends = decline.ci_low, decline.ci_high
             reach += [abs(end) for end in ends if end is not None]
-            sure = found.p_holm is not None and found.p_holm <= 1.0 - result.confidence
-            at = x, found.decline
+            sure = decline.p_holm is not None and decline.p_holm <= 1.0 - result.confidence
+            at = x, decline.decline
             house.draw_difference(axes, at, ends, style.colour, sure=sure, marker=style.marker)
     most = min(1.05, 1.25 * max(reach))
     axes.set_ylim(-most, most)
     step = min(0.18, 0.7 / len(result.arms))  # so that labels of neighbours do not touch
     for place, arm in enumerate(result.arms):
-        _location(axes, arm, -most * (0.93 - step * place), house.look(place).colour)
+        _draw_location(axes, arm, -most * (0.93 - step * place), house.look(place).colour)
 
 
-def _location(axes: Axes, arm: ArmResult, y: float, colour: str) -> None:
-    """Where half of the score's loss has happened, its interval as a bar."""
-    found = arm.score.location
-    if found is None:
+def _draw_location(axes: Axes, arm: ArmResult, y: float, colour: str) -> None:
+    """Draw where half of the score's loss has happened, with its interval as a bar."""
+    location = arm.score.location
+    if location is None:
         return
     axes.plot(
-        [found.low_tokens, found.high_tokens],
+        [location.low_tokens, location.high_tokens],
         [y, y],
         color=colour,
         lw=4,
         alpha=0.5,
         solid_capstyle="butt",
     )
-    if found.tokens is not None:
-        axes.axvline(found.tokens, color=colour, lw=1.2, zorder=1)
+    if location.tokens is not None:
+        axes.axvline(location.tokens, color=colour, lw=1.2, zorder=1)
         axes.annotate(
-            f"half of the loss at {tokens(two_digits(found.tokens))}",
-            (found.tokens, y),
+            f"half of the loss at {tokens(two_digits(location.tokens))}",
+            (location.tokens, y),
             xytext=(-5, 6),
             textcoords="offset points",
             ha="right",
@@ -145,7 +145,7 @@ def _endpoint(arm: ArmResult, name: EndpointName) -> Endpoint:
     return arm.score if name == "score" else arm.intact
 
 
-def _apart(place: int, count: int) -> float:
+def _offset(place: int, count: int) -> float:
     return float(1.05 ** (place - (count - 1) / 2))
 
 
@@ -183,9 +183,9 @@ def _note(result: ContinuationResult) -> str:
 
 @house.styled()
 def plot_arms(result: ContinuationResult) -> bytes | None:
-    """Each arm less the reference at each size, score left, share without collapse right.
+    """Draw each arm less the reference by size: score left, share without collapse right.
 
-    None with a single arm. Same input, same bytes.
+    Return the PNG, or None with a single arm. The same input gives the same bytes.
     """
     if not result.comparisons:
         return None
@@ -202,13 +202,13 @@ def plot_arms(result: ContinuationResult) -> bytes | None:
         axes.axhline(0, color=house.SOFT_INK, lw=1.0, zorder=1)
         axes.axhspan(-result.margin, result.margin, color=house.FAINT, alpha=0.5, lw=0, zorder=0)
         reach = [result.margin]
-        for place, one in enumerate(result.comparisons):
-            reach += _differences(axes, one, name, place, result)
+        for place, comparison in enumerate(result.comparisons):
+            reach += _draw_differences(axes, comparison, name, place, result)
         most = min(1.05, 1.2 * max(reach))
         axes.set_ylim(-most, most)
         axes.set_xlabel("tokens of context (log scale)")
     title = (
-        f"Arms less {house.shortened(result.reference, 24)}: {house.shortened(result.model, 50)}"
+        f"Arms minus {house.shortened(result.reference, 24)}: {house.shortened(result.model, 50)}"
     )
     house.write(figure, 0.4, 5.25, title, fontsize=14, fontweight="bold")
     figure.legend(
@@ -225,7 +225,7 @@ def plot_arms(result: ContinuationResult) -> bytes | None:
     return house.png_bytes(figure, colours=128)
 
 
-def _differences(
+def _draw_differences(
     axes: Axes,
     compared: ArmComparison,
     name: EndpointName,
@@ -238,7 +238,7 @@ def _differences(
     for row in compared.sizes:
         if row.endpoint != name or row.difference is None or row.context_tokens is None:
             continue
-        x = row.context_tokens * _apart(place, len(result.comparisons))
+        x = row.context_tokens * _offset(place, len(result.comparisons))
         points.append((x, row.difference))
         reach.append(abs(row.difference))
         ends = row.ci_low, row.ci_high

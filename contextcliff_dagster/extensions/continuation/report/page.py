@@ -1,4 +1,4 @@
-"""The report on continuations as data: the answer first, what carries it folded by question."""
+"""Report on continuations as data: the answer first, the evidence folded by question."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 
 def arms(result: ContinuationResult) -> DataTable:
-    """Verdict and location of each arm."""
+    """Return the table of each arm's verdict and location of the loss."""
     rows: list[list[Cell]] = [
         [
             Code(arm.arm),
@@ -84,42 +84,42 @@ def arms(result: ContinuationResult) -> DataTable:
     caption = (
         f"Each arm from {tokens(result.sizes[0])} to {tokens(result.sizes[-1])} tokens of context; "
         "generations (passages of texts); mean score and share without collapse (intact) at the "
-        "smallest and at the largest size; tokens at which half of either is lost"
+        "smallest and the largest size; tokens by which half of the loss has occurred"
     )
     return DataTable(columns, rows, caption, right=())
 
 
 def _ends(endpoint: Endpoint) -> str:
-    known = [one.mean for one in endpoint.sizes if one.mean is not None]
-    return f"{score(known[0])} to {score(known[-1])}" if known else "not measured"
+    means = [size.mean for size in endpoint.sizes if size.mean is not None]
+    return f"{score(means[0])} to {score(means[-1])}" if means else "not measured"
 
 
-def _place(found: LossLocation | None) -> Cell:
-    if found is None:
+def _place(location: LossLocation | None) -> Cell:
+    if location is None:
         return None
-    at = tokens(found.tokens, "open")
-    return Bracketed(f"{at} [{tokens(found.low_tokens)}, {tokens(found.high_tokens)}]")
+    at = tokens(location.tokens, "open")
+    return Bracketed(f"{at} [{tokens(location.low_tokens)}, {tokens(location.high_tokens)}]")
 
 
 def sizes(arm: ArmResult, result: ContinuationResult) -> list[DataTable]:
-    """Means and declines of one arm at each size, a table an endpoint."""
-    found = []
+    """Return a table per endpoint with one arm's means and declines at each size."""
+    tables = []
     for endpoint in (arm.score, arm.intact):
         rows: list[list[Cell]] = [
             [
-                tokens(one.context_tokens),
-                f"{one.n:,} ({one.n_passages:,})",
-                Bracketed(estimate(one.mean, one.ci_low, one.ci_high)),
-                _decline(one.decline),
-                p_value(None if one.decline is None else one.decline.p_value),
-                p_value(None if one.decline is None else one.decline.p_holm),
-                None if one.decline is None else difference(one.decline.upper),
+                tokens(size.context_tokens),
+                f"{size.n:,} ({size.n_passages:,})",
+                Bracketed(estimate(size.mean, size.ci_low, size.ci_high)),
+                _decline(size.decline),
+                p_value(None if size.decline is None else size.decline.p_value),
+                p_value(None if size.decline is None else size.decline.p_holm),
+                None if size.decline is None else difference(size.decline.upper),
             ]
-            for one in endpoint.sizes
+            for size in endpoint.sizes
         ]
         trend = endpoint.trend
         if trend is not None:
-            slope = f"{difference(-trend.slope)} a doubling"
+            slope = f"{difference(-trend.slope)} per doubling"
             rows.append(
                 ["trend", None, None, slope, p_value(trend.p_value), p_value(trend.p_holm), None]
             )
@@ -130,31 +130,31 @@ def sizes(arm: ArmResult, result: ContinuationResult) -> list[DataTable]:
             "decline",
             "p",
             "p, Holm",
-            "excluded above",
+            "ruled out above",
         ]
         caption = (
             f"{NAMES[endpoint.name].capitalize()} by context size, {level(result.confidence)} "
             f"intervals; decline from the smallest size, one-sided tests; Holm over {arm.tests} "
             "tests"
         )
-        found.append(DataTable(columns, rows, caption, right=()))
-    return found
+        tables.append(DataTable(columns, rows, caption, right=()))
+    return tables
 
 
-def _decline(found: Decline | None) -> Cell:
-    if found is None or found.decline is None:
+def _decline(decline: Decline | None) -> Cell:
+    if decline is None or decline.decline is None:
         return None
-    return Bracketed(with_limits(found.decline, found.ci_low, found.ci_high))
+    return Bracketed(with_limits(decline.decline, decline.ci_low, decline.ci_high))
 
 
 def collapses(arm: ArmResult, result: ContinuationResult) -> DataTable | None:
-    """Collapsed generations by kind and size; None without any."""
-    kinds = sorted({kind for one in arm.collapses for kind in one})
+    """Return the table of collapses by kind and size, or None without any."""
+    kinds = sorted({kind for size in arm.collapses for kind in size})
     if not kinds:
         return None
     rows: list[list[Cell]] = [
-        [tokens(size), *(found.get(kind, 0) for kind in kinds), one.n]
-        for size, found, one in zip(result.sizes, arm.collapses, arm.intact.sizes, strict=True)
+        [tokens(size), *(counts.get(kind, 0) for kind in kinds), outcome.n]
+        for size, counts, outcome in zip(result.sizes, arm.collapses, arm.intact.sizes, strict=True)
     ]
     return DataTable(
         ["tokens of context", *kinds, "generations"], rows, "Collapsed generations by kind"
@@ -162,7 +162,7 @@ def collapses(arm: ArmResult, result: ContinuationResult) -> DataTable | None:
 
 
 def differences(result: ContinuationResult) -> DataTable | None:
-    """Each arm less the reference: means over sizes and extra declines; None with one arm."""
+    """Return the table of differences from the reference arm, or None with one arm."""
     rows: list[list[Cell]] = []
     for compared in result.comparisons:
         rows += [[Code(compared.arm), *_difference(row)] for row in compared.overall]
@@ -189,7 +189,7 @@ def _difference(row: ArmDifference) -> Sequence[Cell]:
 
 
 def plan(arm: ArmResult) -> DataTable | None:
-    """Passages that a decline needs; None where the variance is not known."""
+    """Return the table of passages that a decline needs, or None if the variance is unknown."""
     if not arm.plan:
         return None
     rows: list[list[Cell]] = [
@@ -198,23 +198,23 @@ def plan(arm: ArmResult) -> DataTable | None:
     return DataTable(
         ["decline of the score", "power", "rounds", "passages"],
         rows,
-        "Passages that show a decline at one context size, from this study's variance",
+        "Passages needed to show a decline at one context size, given this study's variance",
     )
 
 
 def metrics(arm: ArmResult, result: ContinuationResult) -> DataTable | None:
-    """Means of every metric of one arm at each size; None without any metric."""
+    """Return the table of one arm's metrics at each size, or None without any metric."""
     rows: list[list[Cell]] = []
     for metric in result.metrics:
-        own = next((one for one in metric.arms if one.arm == arm.arm), None)
-        if own is None:
+        series = next((item for item in metric.arms if item.arm == arm.arm), None)
+        if series is None:
             continue
         author = metric.author
         spread = "" if author is None or author.sd is None else f" ± {number_words(author.sd)}"
         rows.append(
             [
                 metric_name(metric.name),
-                *(Bracketed(interval_words(one.mean, _interval(one))) for one in own.sizes),
+                *(Bracketed(interval_words(row.mean, _interval(row))) for row in series.sizes),
                 "not measured" if author is None else f"{number_words(author.mean)}{spread}",
             ]
         )
@@ -222,31 +222,31 @@ def metrics(arm: ArmResult, result: ContinuationResult) -> DataTable | None:
         return None
     columns = ["metric", *(f"{tokens(size)} tokens" for size in result.sizes), "authors"]
     caption = (
-        f"Means over passages with {level(result.confidence)} intervals; of the authors, with the "
-        "SD between passages. No test rests on them"
+        f"Means over passages with {level(result.confidence)} intervals; for the authors, with "
+        "the SD between passages. They are not tested"
     )
     return DataTable(columns, rows, caption, right=())
 
 
-def _interval(one: MetricSize) -> tuple[float, float] | None:
-    return None if one.ci_low is None or one.ci_high is None else (one.ci_low, one.ci_high)
+def _interval(size: MetricSize) -> tuple[float, float] | None:
+    return None if size.ci_low is None or size.ci_high is None else (size.ci_low, size.ci_high)
 
 
-def recitation(found: Recitation) -> DataTable:
-    """Recited continuations of each arm by size."""
-    sizes = [one.context_tokens for one in found.arms[0].sizes]
+def recitation(result: Recitation) -> DataTable:
+    """Return the table of recited continuations by arm and size."""
+    sizes = [size.context_tokens for size in result.arms[0].sizes]
     rows: list[list[Cell]] = [
-        [Code(arm.arm), *(f"{one.recited:,} of {one.n:,}" for one in arm.sizes)]
-        for arm in found.arms
+        [Code(arm.arm), *(f"{size.recited:,} of {size.n:,}" for size in arm.sizes)]
+        for arm in result.arms
     ]
-    caption = "Recited continuations, of those long enough to be compared"
+    caption = "Recited continuations among those long enough to compare"
     return DataTable(
         ["arm", *(f"{tokens(size)} tokens" for size in sizes)], rows, caption, right=()
     )
 
 
 def overview(result: ContinuationResult) -> dict[str, Any]:
-    """Return the result as one row: verdict, and score and share without collapse at each end."""
+    """Return the result as one row: verdict, and both endpoints at the first and last size."""
     reference = result.arms[0]
     row: dict[str, Any] = {
         "model": result.model,
@@ -255,18 +255,18 @@ def overview(result: ContinuationResult) -> dict[str, Any]:
         "arms": len(result.arms),
     }
     for what, endpoint in (("score", reference.score), ("intact", reference.intact)):
-        for one in (endpoint.sizes[0], endpoint.sizes[-1]):
-            row[f"{what} at {one.context_tokens:,} tokens"] = one.mean
+        for size in (endpoint.sizes[0], endpoint.sizes[-1]):
+            row[f"{what} at {size.context_tokens:,} tokens"] = size.mean
         place = endpoint.location
         row[f"half of the loss of {what} at (tokens)"] = place and place.tokens
     return {**row, "continuations": result.n, "without a text": result.missing}
 
 
 MEASURED = (
-    "The model continues texts from fixed points, with more and more of the text before them as "
-    "context. Its score is the share of pairs of human passages that are at least as far apart in "
-    "their prose as the continuation is from the author's own next passage: human prose scores 0.5 "
-    "on average. Whether it uses the context is not asked; the length profile measures that."
+    "The model continues texts from fixed points, with ever more of the preceding text as context. "
+    "Its score is the share of pairs of human passages whose prose is at least as far apart as the "
+    "continuation is from the author's own next passage; human prose averages 0.5. "
+    "Use of the context is not measured here; the length profile does that."
 )
 
 
@@ -276,18 +276,16 @@ def continuation_page(
     title: str,
     pictures: Mapping[str, bytes] | None = None,
 ) -> Page:
-    """Return the page over one result a model; figures only of those in ``pictures``."""
-    there = pictures or {}
+    """Return the page of one result per model; show only the figures in ``pictures``."""
+    drawn = pictures or {}
     head = [Section(title, [Paragraph(MEASURED)], 1)]
     for result in results:
         name = [Code(result.model)] if len(results) > 1 else "Result"
-        head.append(Section(name, _answer(result, there)))
+        head.append(Section(name, _answer(result, drawn)))
     folds = [
-        Fold("At which size is what lost?", of_each(results, _sizes)),
-        Fold(
-            "What did each metric of the prose do?", of_each(results, lambda r: _metrics(r, there))
-        ),
-        Fold("Do the arms differ?", of_each(results, lambda one: _arms(one, there))),
+        Fold("What is lost at which size?", of_each(results, _sizes)),
+        Fold("How did each prose metric change?", of_each(results, lambda r: _metrics(r, drawn))),
+        Fold("Do the arms differ?", of_each(results, lambda r: _arms(r, drawn))),
         Fold("Does the model recite the text?", of_each(results, _recitation)),
         Fold("How sure is it?", of_each(results, _certainty)),
         Fold("How was it measured?", of_each(results, _method)),
@@ -296,82 +294,82 @@ def continuation_page(
 
 
 def draw_pictures(results: Sequence[ContinuationResult]) -> dict[str, bytes]:
-    """Return the pictures of each result as PNG, by the name of their file."""
-    drawn: dict[str, bytes] = {}
+    """Return the pictures of each result as PNG bytes by file name."""
+    pictures: dict[str, bytes] = {}
     for result in results:
-        drawn[picture_file(result, "sizes")] = plot_sizes(result)
+        pictures[picture_file(result, "sizes")] = plot_sizes(result)
         metrics = plot_metrics(result)
         if metrics is not None:
-            drawn[picture_file(result, "metrics")] = metrics
-        compared = plot_arms(result)
-        if compared is not None:
-            drawn[picture_file(result, "arms")] = compared
-    return drawn
+            pictures[picture_file(result, "metrics")] = metrics
+        arms_picture = plot_arms(result)
+        if arms_picture is not None:
+            pictures[picture_file(result, "arms")] = arms_picture
+    return pictures
 
 
 def picture_file(result: ContinuationResult, what: str) -> str:
-    """The file of a result's picture: ``sizes``, ``metrics`` or ``arms``."""
+    """Return the file name of a result's picture ``what``: sizes, metrics or arms."""
     return f"continuation-{what}-{slug(result.model)}.png"
 
 
-def _answer(result: ContinuationResult, there: Mapping[str, bytes]) -> list[Block]:
+def _answer(result: ContinuationResult, pictures: Mapping[str, bytes]) -> list[Block]:
     alt = "Score and share without collapse over context size"
     return [
         Bullets(list(result.headline)),
-        *picture(picture_file(result, "sizes"), alt, there),
+        *picture(picture_file(result, "sizes"), alt, pictures),
         arms(result),
         *([Bullets(list(result.warnings))] if result.warnings else []),
     ]
 
 
 def _sizes(result: ContinuationResult) -> list[Section]:
-    return [_of_arm(arm, result) for arm in result.arms]
+    return [_arm_section(arm, result) for arm in result.arms]
 
 
-def _of_arm(arm: ArmResult, result: ContinuationResult) -> Section:
-    said = [arm.reason, *arm.sentences]
-    collapsed = collapses(arm, result)
-    blocks: list[Block] = [Bullets(said), *sizes(arm, result)]
-    return Section([Code(arm.arm)], [*blocks, *([collapsed] if collapsed else [])], 3)
+def _arm_section(arm: ArmResult, result: ContinuationResult) -> Section:
+    sentences = [arm.reason, *arm.sentences]
+    table = collapses(arm, result)
+    blocks: list[Block] = [Bullets(sentences), *sizes(arm, result)]
+    return Section([Code(arm.arm)], [*blocks, *([table] if table else [])], 3)
 
 
-def _arms(result: ContinuationResult, there: Mapping[str, bytes]) -> list[Section]:
+def _arms(result: ContinuationResult, pictures: Mapping[str, bytes]) -> list[Section]:
     table = differences(result)
     if table is None:
         return []
-    said = [one.sentence for one in result.comparisons]
+    sentences = [comparison.sentence for comparison in result.comparisons]
     alt = "Difference of each arm from the reference"
-    figure = picture(picture_file(result, "arms"), alt, there)
-    return [Section("Arms", [Bullets(said), *figure, table], 3)]
+    figure = picture(picture_file(result, "arms"), alt, pictures)
+    return [Section("Arms", [Bullets(sentences), *figure, table], 3)]
 
 
-def _metrics(result: ContinuationResult, there: Mapping[str, bytes]) -> list[Section]:
-    found = [
+def _metrics(result: ContinuationResult, pictures: Mapping[str, bytes]) -> list[Section]:
+    sections = [
         Section([Code(arm.arm)], [table], 3)
         for arm in result.arms
         if (table := metrics(arm, result)) is not None
     ]
-    alt = "Each metric of the prose over context size"
-    figure = picture(picture_file(result, "metrics"), alt, there)
-    return [Section("", figure, 3), *found] if figure else found
+    alt = "Each prose metric over context size"
+    figure = picture(picture_file(result, "metrics"), alt, pictures)
+    return [Section("", figure, 3), *sections] if figure else sections
 
 
 def _recitation(result: ContinuationResult) -> list[Section]:
-    found = result.recitation
-    if found is None:
+    rates = result.recitation
+    if rates is None:
         return []
-    said = (
-        "Recited is a continuation that shares more with the author's own next text than any of "
-        f"{count(found.chance_pairs, 'pair')} of human passages from different places of a text "
-        f"do: these share runs of up to {count(found.chance_run, 'word')}, and at most "
-        f"{percent(found.chance_share)} of their runs of eight words. Where few continuations are "
-        "recited nothing follows: a model may know a text without reciting it."
+    text = (
+        "A continuation is recited if it shares more with the author's next text than any of "
+        f"{count(rates.chance_pairs, 'pair')} of human passages from different places of a text "
+        f"do: these share runs of up to {count(rates.chance_run, 'word')}, and at most "
+        f"{percent(rates.chance_share)} of their eight-word runs. Few recited continuations "
+        "prove nothing: a model may know a text without reciting it."
     )
-    return [Section("Recitation", [Paragraph(said), recitation(found)], 3)]
+    return [Section("Recitation", [Paragraph(text), recitation(rates)], 3)]
 
 
 def _certainty(result: ContinuationResult) -> list[Section]:
-    found = []
+    sections = []
     for arm in result.arms:
         parts = arm.components
         blocks: list[Block] = []
@@ -380,29 +378,29 @@ def _certainty(result: ContinuationResult) -> list[Section]:
                 Bullets(
                     [
                         f"SD of the score between passages: {score(parts.passage)}.",
-                        "SD of what sizes do to passages differently: "
+                        "SD between passages in the effect of size: "
                         f"{score(parts.size_within_passage)}.",
-                        f"SD between rounds: {score(parts.round, 'not known, single rounds')}.",
+                        f"SD between rounds: {score(parts.round, 'unknown with single rounds')}.",
                     ]
                 )
             )
-        planned = plan(arm)
-        blocks += [planned] if planned else []
+        table = plan(arm)
+        blocks += [table] if table else []
         if blocks:
-            found.append(Section([Code(arm.arm)], blocks, 3))
-    return found
+            sections.append(Section([Code(arm.arm)], blocks, 3))
+    return sections
 
 
 def _method(result: ContinuationResult) -> list[Section]:
     facts = [
-        f"{result.n:,} generations ({result.missing:,} more have no text); a passage counts as "
-        "one unit, whatever its rounds, and is compared with itself at other sizes.",
+        f"{result.n:,} generations ({result.missing:,} more have no text); a passage is "
+        "one unit, however many rounds it has, and is compared with itself at other sizes.",
         f"Tests are one-sided permutations; the error rate of {level(1.0 - result.confidence)} is "
         "over the score, the share without collapse and all sizes of an arm (Holm).",
-        f"A decline, or a difference of arms, of {result.margin:g} counts as one that matters; "
+        f"A decline, or a difference between arms, matters from {result.margin:g} on; "
         f"intervals are at {level(result.confidence)}; resampling seed {result.seed}.",
         f"Tokens are counted by {result.tokenizer or 'an unnamed tokenizer'}.",
-        f"Coherence in the records is by {result.embedder}; it is no part of the score."
+        f"Coherence in the records is measured by {result.embedder}; the score does not use it."
         if result.embedder
         else "Coherence was not measured (`continuation.embeddings`); no score depends on it.",
     ]
@@ -412,10 +410,10 @@ def _method(result: ContinuationResult) -> list[Section]:
 def write_continuation_report(
     run: StudyRun, results: Sequence[ContinuationResult], others: Sequence[Section]
 ) -> ReportFiles:
-    """Write the page of a study without a length profile, with ``others`` at its end.
+    """Write the page of a study without a length profile, followed by ``others``.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: the page cannot be written.
     """
     from contextcliff_dagster.reporting.report_files import write_page
 
@@ -433,17 +431,17 @@ def write_continuation_report(
 
 
 def _sampling(study: Study, results: Sequence[ContinuationResult]) -> dict[str, list[str]]:
-    """Arm -> how its continuations were sampled."""
+    """Return short statements on the sampling of each arm."""
     section = section_of(study)
-    found = {}
+    sampling = {}
     for arm in (arm.arm for result in results for arm in result.arms):
         heat = next(
             (t for t in section.temperature if arm.endswith(f"temperature {t:g}")),
             section.temperature[0],
         )
-        found[arm] = [
+        sampling[arm] = [
             f"temperature {heat:g}, top-k {section.top_k or 'all'}, top-p {section.top_p:g}",
             f"{count(section.rounds, 'round')} from seed {section.seed}, up to "
             f"{tokens(section.max_tokens)} tokens each",
         ]
-    return found
+    return sampling

@@ -1,4 +1,4 @@
-"""Finished runs as one HTML file to explore: every metric over context size."""
+"""Interactive HTML page of finished runs: every metric over context size."""
 
 from __future__ import annotations
 
@@ -69,25 +69,25 @@ METRIC_NAMES = {
     "intact": "Share without collapse",
     "diversity_50": "Distinct words within 50 (share)",
     "diversity_200": "Distinct words within 200 (share)",
-    "repetition_50": "Repeated pairs of words within 50 (share)",
-    "repetition_200": "Repeated runs of three words within 200 (share)",
-    "word_length": "Letters of a word",
+    "repetition_50": "Repeated word pairs within 50 (share)",
+    "repetition_200": "Repeated three-word runs within 200 (share)",
+    "word_length": "Letters per word",
     "long_words": "Words of more than six letters (share)",
     "function_words": "Function words (share)",
     "broken_articles": "Articles without a noun (share)",
     "pronouns": "Pronouns (share)",
     "sentences": "Sentences",
-    "sentence_length": "Words of a sentence",
+    "sentence_length": "Words per sentence",
     "sentence_variation": "Variation of sentence lengths",
     "rhythm": "Correlation of neighbouring sentence lengths",
     "lix": "Readability (LIX)",
-    "shared_content": "Content words shared with the sentence before (share)",
-    "commas": "Commas in 100 words",
-    "semicolons": "Semicolons in 100 words",
-    "questions": "Question marks in 100 words",
-    "exclamations": "Exclamation marks in 100 words",
-    "dashes": "Dashes in 100 words",
-    "quotation_marks": "Quotation marks in 100 words",
+    "shared_content": "Content words shared with the previous sentence (share)",
+    "commas": "Commas per 100 words",
+    "semicolons": "Semicolons per 100 words",
+    "questions": "Question marks per 100 words",
+    "exclamations": "Exclamation marks per 100 words",
+    "dashes": "Dashes per 100 words",
+    "quotation_marks": "Quotation marks per 100 words",
     "near_coherence": "Similarity of neighbouring sentences",
     "far_coherence": "Similarity of sentences five apart",
 }
@@ -100,20 +100,20 @@ FIRST = (
     "repetition_50",
     "intact",
 )
-"""Metrics of the first four panels: the first four that are measured."""
+"""Candidates for the first four panels, in order; the first four measured are shown."""
 
 
 def metric_name(key: str) -> str:
-    """The name of a column of the records."""
+    """Return the display name of a column of the records."""
     return METRIC_NAMES.get(key, key.replace("_", " ").capitalize())
 
 
 def metric_chart(
     result: ContinuationResult, about: Mapping[str, Sequence[str]] | None = None
 ) -> MetricChart:
-    """Return the metrics of ``result``, score and share without collapse first.
+    """Return the chart of the metrics of ``result``, score and share without collapse first.
 
-    ``about``: arm -> how it was sampled, in short statements.
+    ``about`` states in a few words how each arm was sampled.
     """
     of = "text" if result.arms[0].clusters == "texts" else "passage"
     lines = [_arm_line(arm, result, (about or {}).get(arm.arm, ())) for arm in result.arms]
@@ -128,43 +128,43 @@ def metric_chart(
         kind="arm",
         metrics=[
             Metric(key, metric_name(key))
-            for key in ("score", "intact", *(one.name for one in result.metrics))
+            for key in ("score", "intact", *(metric.name for metric in result.metrics))
         ],
         lines=lines,
         authors=[Author(author_figures(result))],
         bars=f"Points are means over passages; bars are {level(result.confidence)} intervals, "
         f"over {of}.",
         band="Dashed: what the authors wrote after the same points, with a band of one SD between "
-        "passages; for the score, human passages and where means of as many lie.",
+        "passages; for the score, human passages and the range of means of as many.",
         first=[key for key in FIRST if key in measured][:4],
     )
 
 
 def points_of(arm: ArmResult, result: ContinuationResult) -> dict[str, list[Point]]:
-    """Metric -> a point for each size of the result; metrics without any figure are empty."""
+    """Return a point for each metric and size of the result."""
     sizes: dict[str, Sequence[SizeOutcome | MetricSize]] = {
         "score": arm.score.sizes,
         "intact": arm.intact.sizes,
     }
     for metric in result.metrics:
-        for own in metric.arms:
-            if own.arm == arm.arm:
-                sizes[metric.name] = own.sizes
-    return {key: [_arm_point(one) for one in found] for key, found in sizes.items()}
+        for arm_metric in metric.arms:
+            if arm_metric.arm == arm.arm:
+                sizes[metric.name] = arm_metric.sizes
+    return {key: [_arm_point(size) for size in entries] for key, entries in sizes.items()}
 
 
 def author_figures(result: ContinuationResult) -> dict[str, tuple[float, Interval | None]]:
-    """Metric -> the authors' mean and the band around it."""
-    found: dict[str, tuple[float, Interval | None]] = {}
+    """Return the authors' mean and its band for each metric."""
+    figures: dict[str, tuple[float, Interval | None]] = {}
     if result.human is not None:
         human = result.human
-        found["score"] = human.mean, (human.floor_low, human.floor_high)
+        figures["score"] = human.mean, (human.floor_low, human.floor_high)
     for metric in result.metrics:
-        own = metric.author
-        if own is not None:
-            band = None if own.sd is None else (own.mean - own.sd, own.mean + own.sd)
-            found[metric.name] = own.mean, band
-    return found
+        author = metric.author
+        if author is not None:
+            band = None if author.sd is None else (author.mean - author.sd, author.mean + author.sd)
+            figures[metric.name] = author.mean, band
+    return figures
 
 
 def _arm_line(arm: ArmResult, result: ContinuationResult, about: Sequence[str]) -> Line:
@@ -172,15 +172,15 @@ def _arm_line(arm: ArmResult, result: ContinuationResult, about: Sequence[str]) 
     return Line(arm.arm, list(result.sizes), points, about)
 
 
-def _arm_point(one: SizeOutcome | MetricSize) -> Point:
+def _arm_point(size: SizeOutcome | MetricSize) -> Point:
     interval = None
-    if one.ci_low is not None and one.ci_high is not None:
-        interval = (one.ci_low, one.ci_high)
-    rounds = [value for value in one.rounds if value is not None]
-    words = f"{count(one.n, 'continuation')} of {count(one.n_passages, 'passage')}"
+    if size.ci_low is not None and size.ci_high is not None:
+        interval = (size.ci_low, size.ci_high)
+    rounds = [value for value in size.rounds if value is not None]
+    words = f"{count(size.n, 'continuation')} of {count(size.n_passages, 'passage')}"
     if len(rounds) > 1:
-        words += f", {len(one.rounds)} rounds"
-    return Point(one.mean, interval, words, one.rounds)
+        words += f", {len(size.rounds)} rounds"
+    return Point(size.mean, interval, words, size.rounds)
 
 
 _COLUMNS = 4
@@ -191,14 +191,14 @@ _AUTHOR = "#2E8B57"
 
 @house.styled()
 def plot_metrics(result: ContinuationResult) -> bytes | None:
-    """PNG bytes: a panel for each metric that any arm has; None without any but score and share.
+    """Draw a panel for each measured metric; return the PNG, or None without prose metrics.
 
-    Bars are intervals; dashed with a band of one SD: the authors. Same input, same bytes.
+    Bars are intervals; the dashed line with a band of one SD shows the authors.
     """
     points = [points_of(arm, result) for arm in result.arms]
     shown = [
         key
-        for key in ("score", "intact", *(one.name for one in result.metrics))
+        for key in ("score", "intact", *(metric.name for metric in result.metrics))
         if any(point.mean is not None for arm in points for point in arm.get(key, ()))
     ]
     if not set(shown) - {"score", "intact"}:
@@ -246,14 +246,14 @@ def plot_metrics(result: ContinuationResult) -> bytes | None:
 
 def _draw(axes: Axes, sizes: Sequence[int], points: Sequence[Point], number: int) -> None:
     style = house.look(number)
-    found = [(x, one.mean, one) for x, one in zip(sizes, points, strict=False)]
-    known = [(x, mean, one) for x, mean, one in found if mean is not None]
-    at, means = [x for x, _, _ in known], [mean for _, mean, _ in known]
+    pairs = [(x, point.mean, point) for x, point in zip(sizes, points, strict=False)]
+    finite = [(x, mean, point) for x, mean, point in pairs if mean is not None]
+    at, means = [x for x, _, _ in finite], [mean for _, mean, _ in finite]
     axes.plot(at, means, color=style.colour, ls=style.dash, lw=1.2, zorder=3)
     house.draw_markers(axes, at, means, style.colour, marker=style.marker, ms=4, mew=0.5, zorder=4)
-    for x, _, one in known:
-        if one.interval is not None:
-            axes.plot([x, x], one.interval, color=style.colour, lw=0.9, zorder=2)
+    for x, _, point in finite:
+        if point.interval is not None:
+            axes.plot([x, x], point.interval, color=style.colour, lw=0.9, zorder=2)
 
 
 def _legend(result: ContinuationResult) -> list[Line2D]:
@@ -276,9 +276,9 @@ def _legend(result: ContinuationResult) -> list[Line2D]:
 FILE = "comparison.html"
 TITLE = "Continuations of finished runs"
 NOTE = (
-    "The formulas are Context-Tester's, rounding included; its rule for degradation has no control "
-    "for chance, so no verdict is given here. Each run has one passage: intervals over its rounds "
-    "say nothing of other passages."
+    "The formulas are Context-Tester's, rounding included; its rule for degradation does not "
+    "account for chance, so this page gives no verdict. Each run has one passage: intervals over "
+    "its rounds do not extend to other passages."
 )
 _CONFIDENCE = 0.95
 _SIGNED = (
@@ -299,25 +299,25 @@ _SETTINGS = {
 _NAMES = {
     **{panel.key: panel.name for panel in PANELS},
     "pct_unfamiliar_words": "Unfamiliar words (share)",
-    "avg_sentence_length": "Words of a sentence",
+    "avg_sentence_length": "Words per sentence",
     "reading_level": "Reading level (school grade)",
     "word_count": "Words",
     "sentence_count": "Sentences",
     "sentence_length_variance": "Variance of sentence lengths",
-    "trigram_repetition_rate": "Repeated runs of three words",
+    "trigram_repetition_rate": "Repeated three-word runs",
     "unique_word_ratio_100": "Distinct words within 100",
     "word_entropy": "Entropy of words (bits)",
     "char_entropy": "Entropy of characters (bits)",
-    "comma_density": "Commas in a sentence",
-    "semicolon_density": "Semicolons in a sentence",
-    "question_density": "Question marks in a sentence",
-    "exclamation_density": "Exclamation marks in a sentence",
-    "avg_syllables_per_word": "Syllables of a word",
+    "comma_density": "Commas per sentence",
+    "semicolon_density": "Semicolons per sentence",
+    "question_density": "Question marks per sentence",
+    "exclamation_density": "Exclamation marks per sentence",
+    "avg_syllables_per_word": "Syllables per word",
     "long_word_ratio": "Words of more than six letters (share)",
     "function_word_ratio": "Function words (share)",
     "sentence_length_skewness": "Skewness of sentence lengths",
     "sentence_length_kurtosis": "Kurtosis of sentence lengths",
-    "avg_word_length": "Letters of a word",
+    "avg_word_length": "Letters per word",
     "global_coherence": "Similarity to the mean of all sentences",
     "local_coherence_3sent": "Similarity within three sentences",
     "coherence_variance": "Variance of neighbours' similarity",
@@ -325,16 +325,16 @@ _NAMES = {
 
 
 GRADES = (*(name for _, name in LEVELS), "16+")
-"""Reading levels, the easiest first."""
+"""Reading levels, easiest first."""
 
 
 def write_run_page(runs: Sequence[Run], folder: Path) -> Path:
-    """Write `FILE` into ``folder``: what `run_chart` shows, and all averages as tables.
+    """Write `FILE` into ``folder``: the `run_chart` and all averages as tables; return its path.
 
-    Secrets of the environment and absolute paths of this machine do not enter it.
+    The page has no secrets of the environment and no absolute paths of this machine.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: the file cannot be written.
     """
     from contextcliff_dagster.reporting.html.metric_chart import (
         metric_chart_html,
@@ -348,7 +348,7 @@ def write_run_page(runs: Sequence[Run], folder: Path) -> Path:
     picture = Figure(Path("standard.png"), "Averages of four metrics over context size")
     folds = [
         Fold("What are the averages?", [Section("", [picture], 3), *map(_table, runs)]),
-        Fold("How were the runs made?", [Section(run.name, [_made(run)], 3) for run in runs]),
+        Fold("How were the runs made?", [Section(run.name, [_facts(run)], 3) for run in runs]),
     ]
     folds = [Fold(fold.question, map_texts(fold.sections, redact)) for fold in folds]
     html = html_page(
@@ -363,7 +363,7 @@ def write_run_page(runs: Sequence[Run], folder: Path) -> Path:
 
 
 def run_chart(runs: Sequence[Run]) -> MetricChart:
-    """Return every metric of ``runs``, a line a run; the author's figures as far as known."""
+    """Return the chart of every metric, with a line per run and the known author figures."""
     inverted = {panel.key for panel in PANELS if panel.invert}
     return MetricChart(
         title="Each metric over context size",
@@ -375,7 +375,7 @@ def run_chart(runs: Sequence[Run]) -> MetricChart:
         lines=[_line(run) for run in runs],
         authors=[Author(_author(run), row) for row, run in enumerate(runs) if run.author],
         bars="Points are averages of rounds; bars are 95% intervals over the rounds (Student's t).",
-        band="Dashed: the author's own text of each run, where its files have it.",
+        band="Dashed: the author's own text of each run, if its files have it.",
         first=[panel.key for panel in PANELS],
     )
 
@@ -386,20 +386,20 @@ def _line(run: Run) -> Line:
         key: [_point(run.contexts[size], averages[size], key) for size in averages]
         for key in METRICS
     }
-    return Line(run.name, list(averages), points, _about(run))
+    return Line(run.name, list(averages), points, _settings_words(run))
 
 
 def _point(result: ContextResult, average: Round, key: str) -> Point:
-    rounds = [_value(one, key) for one in result.rounds]
+    rounds = [_value(figures, key) for figures in result.rounds]
     planned = average.get("num_rounds")
     n = len(rounds) or (int(planned) if isinstance(planned, int | float) else 0)
-    words = count(n, "round") if n else "rounds not known"
+    words = count(n, "round") if n else "unknown number of rounds"
     mean = _value(average, key)
     return Point(mean, _interval(result, average, key, n), words, rounds if len(rounds) > 1 else ())
 
 
 def _interval(result: ContextResult, average: Round, key: str, n: int) -> Interval | None:
-    """Over the rounds, or from the deviation that a CSV file has of two of the metrics."""
+    """Return the interval over rounds, or from the deviations that a CSV file has for two."""
     mean = _value(average, key)
     if key == "reading_level" or mean is None or n < 2:
         return None
@@ -424,11 +424,11 @@ def _value(figures: Round, key: str) -> float | None:
 
 
 def _author(run: Run) -> dict[str, tuple[float, Interval | None]]:
-    found = {key: _value(run.author, key) for key in METRICS}
-    return {key: (value, None) for key, value in found.items() if value is not None}
+    figures = {key: _value(run.author, key) for key in METRICS}
+    return {key: (value, None) for key, value in figures.items() if value is not None}
 
 
-def _about(run: Run) -> list[str]:
+def _settings_words(run: Run) -> list[str]:
     settings: Mapping[str, Any] = run.metadata.get("generation_params") or {}
     text = run.metadata.get("source_text_name")
     sampling = [
@@ -439,12 +439,12 @@ def _about(run: Run) -> list[str]:
     return [*([f"text: {text}"] if text else []), *([", ".join(sampling)] if sampling else [])]
 
 
-def _made(run: Run) -> DataTable:
-    known = {key: run.metadata.get(key) for key in ("model_name", "model_id", "source_text_name")}
+def _facts(run: Run) -> DataTable:
+    fields = {key: run.metadata.get(key) for key in ("model_name", "model_id", "source_text_name")}
     rows: list[list[Cell]] = [
-        [key.replace("_", " "), str(value)] for key, value in known.items() if value is not None
+        [key.replace("_", " "), str(value)] for key, value in fields.items() if value is not None
     ]
-    rows += [["sampling", words] for words in _about(run)[-1:]]
+    rows += [["sampling", words] for words in _settings_words(run)[-1:]]
     return DataTable(["what", "value"], rows, right=())
 
 
@@ -452,7 +452,7 @@ def _table(run: Run) -> Section:
     averages = run.averages
     rows: list[list[Cell]] = []
     for key in METRICS:
-        values = [_value(one, key) for one in averages.values()]
+        values = [_value(figures, key) for figures in averages.values()]
         author = _value(run.author, key)
         if any(value is not None for value in values):
             cells = [*values, author]
@@ -475,9 +475,9 @@ MOST_RUNS = 6
 
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
-    """What is drawn, where to, how fine; ``tolerance``: share of the author's figure that is near.
+    """Options of a comparison; ``tolerance`` is the share of the author's figure that is near.
 
-    ``folder``: of the files; ``dpi``: pixels an inch, of a picture that is 11.5 inches wide.
+    ``folder`` receives the files; ``dpi`` is pixels per inch of a picture 11.5 inches wide.
     """
 
     view: View = "standard"
@@ -488,7 +488,7 @@ class CompareOptions:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The files that were written, pictures first, and the content of the JSON file."""
+    """Files written, pictures first, and the content of the JSON file."""
 
     files: tuple[Path, ...]
     result: dict[str, Any]
@@ -500,15 +500,15 @@ def compare_results(paths: Sequence[Path], options: CompareOptions) -> Compared:
     Files of the same view in the folder are replaced.
 
     Raises:
-        DataError: too many runs for the view, or one without what it needs.
+        DataError: there are too many runs for the view, or a run lacks data for it.
         ScoreFileError: a run cannot be read.
         StoreError: the files cannot be written.
     """
     most = 1 if options.view == "enhanced" else MOST_RUNS
     if not 1 <= len(paths) <= most:
         wanted = "one run" if most == 1 else f"one to {most} runs"
-        raise DataError(f"{len(paths)} runs are given; the {options.view} view takes {wanted}.")
-    runs = _named_apart([read_run(path) for path in paths], paths)
+        raise DataError(f"The {options.view} view takes {wanted}; {len(paths)} are given.")
+    runs = _distinct_names([read_run(path) for path in paths], paths)
     for run, path in zip(runs, paths, strict=True):
         _require(run, path, options.view)
     result: dict[str, Any] = {"view": options.view, "runs": [run_summary(run) for run in runs]}
@@ -525,7 +525,7 @@ def compare_results(paths: Sequence[Path], options: CompareOptions) -> Compared:
 def _pictures(
     runs: Sequence[Run], options: CompareOptions, result: dict[str, Any]
 ) -> dict[str, bytes]:
-    """PNG files by name; what the view computes is added to ``result``."""
+    """Return the PNG files by name, and add the view's statistics to ``result``."""
     from contextcliff_dagster.extensions.continuation.figures import (
         plot_convergence,
         plot_enhanced,
@@ -534,29 +534,29 @@ def _pictures(
     )
 
     if options.view == "enhanced":
-        found = degradation_statistics(runs[0].rounds)
-        result["statistics"] = found
-        return {"enhanced.png": plot_enhanced(runs[0], found, options.dpi)}
+        statistics = degradation_statistics(runs[0].rounds)
+        result["statistics"] = statistics
+        return {"enhanced.png": plot_enhanced(runs[0], statistics, options.dpi)}
     if options.view == "convergence":
         near = [convergence(run.averages, run.author, options.tolerance) for run in runs]
-        for summary, one in zip(result["runs"], near, strict=True):
-            firsts = {metric: one.first_size(metric) for metric in one.near}
-            summary |= {"tolerance": one.tolerance, "near": one.near, "first_size": firsts}
-            summary["groups"] = one.groups()
+        for summary, match in zip(result["runs"], near, strict=True):
+            firsts = {metric: match.first_size(metric) for metric in match.near}
+            summary |= {"tolerance": match.tolerance, "near": match.near, "first_size": firsts}
+            summary["groups"] = match.groups()
         names = [
             "convergence.png" if len(runs) == 1 else f"convergence-{k}-{file_name(run.name)}.png"
             for k, run in enumerate(runs, 1)
         ]
         return {
-            name: plot_convergence(run, one, options.dpi)
-            for name, run, one in zip(names, runs, near, strict=True)
+            name: plot_convergence(run, match, options.dpi)
+            for name, run, match in zip(names, runs, near, strict=True)
         }
     plot = plot_rounds if options.view == "rounds" else plot_standard
     return {f"{options.view}.png": plot(runs, options.dpi)}
 
 
-def _named_apart(runs: Sequence[Run], paths: Sequence[Path]) -> list[Run]:
-    """The runs, with their paths as ids where names are the same."""
+def _distinct_names(runs: Sequence[Run], paths: Sequence[Path]) -> list[Run]:
+    """Return the runs, with their paths as ids if names are the same."""
     names = [run.name for run in runs]
     return [
         run
@@ -571,18 +571,18 @@ def _named_apart(runs: Sequence[Run], paths: Sequence[Path]) -> list[Run]:
 def _require(run: Run, path: Path, view: View) -> None:
     if view in ("rounds", "enhanced") and not run.rounds:
         raise DataError(
-            f"{path} has averages only, and the {view} view needs each round; name the folder with "
+            f"{path} has only averages, but the {view} view needs each round; give the folder with "
             "its context_N_results.json files."
         )
     if view == "convergence" and not convergence(run.averages, run.author).near:
         raise DataError(
             f"{path} has no figures of the author's text, which the convergence view compares "
-            "with; name a folder whose metadata.json has ground_truth_analysis."
+            "with; choose a folder whose metadata.json has ground_truth_analysis."
         )
 
 
 def run_summary(run: Run) -> dict[str, Any]:
-    """Averages by context size, the author's figures, trends and degradation points."""
+    """Return averages by context size, the author's figures, trends and degradation points."""
     averages = {
         size: {metric: figures[metric] for metric in METRICS if metric in figures}
         for size, figures in run.averages.items()
@@ -590,7 +590,7 @@ def run_summary(run: Run) -> dict[str, Any]:
     return {
         "name": run.name,
         "text": run.metadata.get("source_text_name"),
-        "rounds": {size: len(some) for size, some in run.rounds.items()} or None,
+        "rounds": {size: len(rounds) for size, rounds in run.rounds.items()} or None,
         "author": {metric: run.author[metric] for metric in METRICS if metric in run.author},
         "averages": averages,
         **trend_analysis(run.averages),

@@ -1,5 +1,5 @@
-"""From the records of one model to what they say of formats: curves, paired tests, divergence.
+"""Analysis of one model's records by format: curves, paired tests, divergence.
 
-Belongs here: statistics over documents, the units that are independent. Does not belong here: how
-answers are scored, and how a result is shown.
+This package holds the statistics, which treat documents as the independent units. Scoring of
+answers and presentation of results do not belong here.
 """

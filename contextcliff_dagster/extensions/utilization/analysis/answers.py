@@ -1,4 +1,4 @@
-"""The answers of a model by format, and what the instrument says of each format."""
+"""Answers of a model by format, and the curve and cap of each format."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class Scale(NamedTuple):
-    """A scale of the study: its label, and the tokens of the JSON rendering."""
+    """A scale of the study: its label and its tokens in the JSON rendering."""
 
     label: str
     tokens: int
@@ -55,7 +55,7 @@ class Scale(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of two formats; ``margin``: the difference up to which they count as alike."""
+    """A comparison of two formats; they count as equal up to a difference of ``margin``."""
 
     a: Format
     b: Format
@@ -66,14 +66,14 @@ class Question:
 
     @property
     def key(self) -> tuple[int, int]:
-        """Names random streams, whichever format comes first."""
-        formats = sorted(FORMATS.index(one) for one in (self.a, self.b))
+        """Return the name of the random stream, independent of the order of formats."""
+        formats = sorted(FORMATS.index(format) for format in (self.a, self.b))
         place = 0 if self.benchmark is None else 1 + BENCHMARKS.index(self.benchmark)
         return place, formats[0] * len(FORMATS) + formats[1]
 
 
 BASE = "base"
-"""The arm that formats are compared in."""
+"""Arm in which formats are compared."""
 NEEDED = ("benchmark", "format", "scale", "scale_tokens", "seed", "document_key")
 _KEPT = [
     *("scale", "seed", "length_tokens", "question_kind", "records", "evidence_position"),
@@ -83,18 +83,18 @@ _KEYS = ["arm", "benchmark", "scale_tokens", "document_key", "format", "question
 
 
 def clean_answers(records: pd.DataFrame, *, paired: bool = True) -> pd.DataFrame:
-    """One row a question, format and arm, in an order of its own; replicates are averaged.
+    """Return one row per question, format and arm, in a fixed order; replicates are averaged.
 
     Args:
         records: ``score`` (null: no answer), ``length_tokens``, `NEEDED`, and where known ``arm``,
             ``question`` (its number in the document, the same in all formats), ``question_kind``,
             ``records``, ``evidence_position``, ``expected``, ``failure``. Without ``question`` the
             number ends ``example_id`` (``-q2``), or questions are in its order.
-        paired: whether the formats hold the same records, so that their right answers agree.
+        paired: whether the formats hold the same records, so that right answers must agree.
 
     Returns:
-        These columns, with ``missing`` (the tag of a question without an answer, or ""). Scores
-        are null where ``missing`` is set.
+        These columns and ``missing`` (the tag of a question without an answer, else ""). Scores
+        are null if ``missing`` is set.
 
     Raises:
         ContextCliffError: a column is missing, a name is unknown, a score is outside 0..1, or one
@@ -106,11 +106,11 @@ def clean_answers(records: pd.DataFrame, *, paired: bool = True) -> pd.DataFrame
                 f"Utilization records have no column {column!r}; score them with this version."
             )
     frame = records.copy()
-    for column, known in (("benchmark", BENCHMARKS), ("format", FORMATS)):
-        if unknown := sorted(set(frame[column]) - set(known)):
+    for column, names in (("benchmark", BENCHMARKS), ("format", FORMATS)):
+        if unknown := sorted(set(frame[column]) - set(names)):
             raise ContextCliffError(
                 f"Utilization records name the {column} {unknown[0]!r}; known are "
-                f"{', '.join(known)}."
+                f"{', '.join(names)}."
             )
     frame["arm"] = frame["arm"].fillna(BASE) if "arm" in frame else BASE
     if "question" not in frame:
@@ -152,7 +152,7 @@ def _numbered(frame: pd.DataFrame) -> pd.Series[int]:
 
 
 def _same_questions(rows: pd.DataFrame) -> None:
-    """Raise where a question of the base has different right answers in two formats."""
+    """Raise ContextCliffError if a base question has different right answers in two formats."""
     base = rows[(rows["arm"] == BASE) & rows["expected"].notna()]
     different = base.groupby(["document_key", "question"])["expected"].nunique()
     if (different > 1).any():
@@ -164,7 +164,7 @@ def _same_questions(rows: pd.DataFrame) -> None:
 
 
 def missing_of(rows: pd.DataFrame) -> Missing:
-    """Questions without an answer, by tag."""
+    """Return the number of questions without an answer, by tag."""
     return Missing(
         **{tag.value: int((rows["missing"] == tag.value).sum()) for tag in UNSCORED_TAGS}
     )
@@ -172,10 +172,10 @@ def missing_of(rows: pd.DataFrame) -> Missing:
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Questions with an answer under one condition; all arrays of length N.
+    """Questions with an answer under one condition; all arrays have length N.
 
-    ``document`` is a number, dense and the same on both sides where paired; ``stratum`` (benchmark
-    and scale) holds whole documents; ``scale`` indexes the scales compared.
+    ``document`` numbers the documents densely, and identically on both sides if paired;
+    ``stratum`` (benchmark and scale) holds whole documents; ``scale`` indexes the compared scales.
     """
 
     document: Ints
@@ -188,13 +188,13 @@ class Side:
     kind: NDArray[np.str_]
 
     def at(self, inside: Bools) -> Side:
-        """The questions ``inside`` (N), documents numbered anew in the same order."""
+        """Return the questions selected by ``inside`` (N), with documents renumbered in order."""
         arrays = {name: getattr(self, name)[inside] for name in _ARRAYS}
         _, arrays["document"] = np.unique(arrays["document"], return_inverse=True)
         return replace(self, **arrays)
 
     def by_document(self) -> tuple[Floats, Floats, Ints]:
-        """Questions, summed scores and stratum of each document (D)."""
+        """Return the number of questions, the summed score and the stratum of each document (D)."""
         n = np.bincount(self.document).astype(np.float64)
         s: Floats = np.bincount(self.document, weights=self.score).astype(np.float64)
         stratum = np.zeros(len(n), np.int64)
@@ -207,9 +207,9 @@ _ARRAYS = ("document", "stratum", "scale", "seed", "question", "score", "tokens"
 
 @dataclass(frozen=True, eq=False)
 class Matched:
-    """Two conditions on the same questions (``paired``: rows aligned), or on different documents.
+    """Two conditions on the same questions (``paired``, rows aligned) or on different documents.
 
-    ``dropped``: questions by scale that are left out, since one condition or both have no answer.
+    ``dropped``: number of questions by scale that lack an answer under one or both conditions.
     """
 
     a: Side
@@ -218,11 +218,11 @@ class Matched:
     dropped: Ints
 
     def at_scale(self, scale: int) -> Matched:
-        """The questions at one scale."""
+        """Return the questions at one scale."""
         return self.where(self.a.scale == scale, self.b.scale == scale)
 
     def where(self, in_a: Bools, in_b: Bools) -> Matched:
-        """The questions ``in_a`` and ``in_b``; both the same where paired."""
+        """Return the questions selected by ``in_a`` and ``in_b``, which are equal if paired."""
         return replace(self, a=self.a.at(in_a), b=self.b.at(in_b))
 
 
@@ -234,12 +234,12 @@ def match_rows(
     paired: bool,
     within_format: bool = False,
 ) -> Matched:
-    """Match rows of `answers.clean_answers`, one condition each, by document and question.
+    """Return the rows of two conditions from `clean_answers`, matched by document and question.
 
     Args:
-        scales: tokens of the scales, ascending; no row has another.
-        paired: else every answer of either side is kept, and no document is the same.
-        within_format: whether rows match only those of their own format.
+        scales: tokens of the scales, ascending; every row has one of them.
+        paired: whether rows are matched; if not, all answers are kept and no document is shared.
+        within_format: whether rows only match rows of the same format.
     """
     import pandas as pd
 
@@ -249,19 +249,19 @@ def match_rows(
     columns = [*keys, "seed", "score", "length_tokens", "question_kind"]
     place = {tokens: i for i, tokens in enumerate(scales)}
     if paired:
-        both = pd.merge(one[columns], other[columns], "outer", on=keys, suffixes=("", "_b"))
-        both = both.sort_values(keys, ignore_index=True)
-        there = (both["score"].notna() & both["score_b"].notna()).to_numpy(bool)
-        lost = both.loc[~there, "scale_tokens"]
-        kept = both[there]
+        pairs = pd.merge(one[columns], other[columns], "outer", on=keys, suffixes=("", "_b"))
+        pairs = pairs.sort_values(keys, ignore_index=True)
+        answered = (pairs["score"].notna() & pairs["score_b"].notna()).to_numpy(bool)
+        lost_scales = pairs.loc[~answered, "scale_tokens"]
+        kept = pairs[answered]
         frames = [kept, kept.assign(score=kept["score_b"], length_tokens=kept["length_tokens_b"])]
     else:
         frames = [side[side["score"].notna()].sort_values(keys) for side in (one, other)]
         unanswered = [side.loc[side["score"].isna(), "scale_tokens"] for side in (one, other)]
-        lost = pd.concat(unanswered)
+        lost_scales = pd.concat(unanswered)
     names = sorted({*one["benchmark"], *other["benchmark"]})
     a, b = (_side(frame, place, names) for frame in frames)
-    dropped = np.bincount(lost.map(place).to_numpy(np.int64), minlength=len(scales))
+    dropped = np.bincount(lost_scales.map(place).to_numpy(np.int64), minlength=len(scales))
     return Matched(a, b, paired, dropped)
 
 
@@ -292,23 +292,23 @@ def format_curve(
     scales: Sequence[Scale],
     settings: AnalysisSettings,
 ) -> FormatCurve:
-    """The scores of one format, by scale and over both axes.
+    """Return the scores of one format by scale, and its profiles over both axes.
 
     Args:
-        rows: of `answers.clean_answers`, of this format and of ``benchmark`` where one is given.
+        rows: rows of `clean_answers` of this format, and of ``benchmark`` if one is given.
     """
     correlation = correlation_of(rows)
-    whole = mean_over_documents(rows, correlation, settings)
+    overall = mean_over_documents(rows, correlation, settings)
     answered = rows[rows["score"].notna()]
     return FormatCurve(
         format=format,
         benchmark=benchmark,
-        n=whole.n,
+        n=overall.n,
         n_documents=answered["document_key"].nunique(),
         missing=missing_of(rows),
-        mean=whole.mean,
-        ci_low=whole.ci_low,
-        ci_high=whole.ci_high,
+        mean=overall.mean,
+        ci_low=overall.ci_low,
+        ci_high=overall.ci_high,
         scales=[
             _at_scale(rows[rows["scale_tokens"] == scale.tokens], scale, correlation, settings)
             for scale in scales
@@ -319,14 +319,14 @@ def format_curve(
 
 
 def at_floor(curve: FormatCurve) -> bool:
-    """Whether almost nothing is right, at the shortest scale or at any: nothing can be lost."""
-    means = [one.mean for one in curve.scales if one.mean is not None]
+    """Return whether almost no answer is right at the shortest scale or at all scales."""
+    means = [scale.mean for scale in curve.scales if scale.mean is not None]
     begins_there = curve.tokens is not None and curve.tokens.verdict == Verdict.FLOOR
     return bool(means) and (begins_there or max(means) < FLOOR)
 
 
 def correlation_of(rows: pd.DataFrame) -> float:
-    """Of the scores of two questions on one document, pooled over benchmarks and scales."""
+    """Return the correlation of scores within a document, pooled over benchmarks and scales."""
     answered = rows[rows["score"].notna()]
     strata = answered.groupby(["benchmark", "scale_tokens"]).ngroup()
     document = answered["document_key"].astype("category").cat.codes
@@ -337,10 +337,10 @@ def correlation_of(rows: pd.DataFrame) -> float:
 def mean_over_documents(
     rows: pd.DataFrame, correlation: float, settings: AnalysisSettings
 ) -> MeanScore:
-    """The mean score of questions with an answer, with its score interval.
+    """Return the mean score of questions with an answer, and its score interval.
 
     Args:
-        correlation: of two questions on one document (`correlation_of` all of its format).
+        correlation: correlation within a document (`correlation_of` all rows of its format).
     """
     answered = rows[rows["score"].notna()]
     if not len(answered):
@@ -373,10 +373,10 @@ def _at_scale(
 
 
 def _profile(rows: pd.DataFrame, axis: Axis, settings: AnalysisSettings) -> AxisProfile | None:
-    """Verdict and cap over ``axis``; None without an answer, or where the axis is not known.
+    """Return verdict and cap over ``axis``; None without an answer or without known lengths.
 
-    Documents of a scale are made to the same length: they have its mean, so that the baseline is
-    the whole of the shortest scale, not those documents of it that came out a little shorter.
+    All documents of a scale get its mean length, because they are made to the same length. The
+    baseline is then the whole shortest scale, not only its slightly shorter documents.
     """
     import pandas as pd
 
@@ -399,23 +399,23 @@ def _profile(rows: pd.DataFrame, axis: Axis, settings: AnalysisSettings) -> Axis
     )
     documents = sample.documents()
     baseline = baseline_of(documents, settings)
-    found = conclude(documents, settings, baseline)
+    conclusion = conclude(documents, settings, baseline)
     unanswered = missing_by_length(sample, settings)
-    cap = limited_cap(found.cap, unanswered, settings)
-    curve, drop = found.finding.curve, found.finding.cliff
+    cap = limited_cap(conclusion.cap, unanswered, settings)
+    curve, drop = conclusion.finding.curve, conclusion.finding.cliff
     points = []
     if curve is not None:
-        points = curve_points(curve, settings.confidence, found.finding.dip_window)
+        points = curve_points(curve, settings.confidence, conclusion.finding.dip_window)
     tolerances = sorted({settings.tolerance, *REPORTED_TOLERANCES})
     at = None if drop is None else drop.location.tokens
     return AxisProfile(
         axis=axis,
-        verdict=found.finding.verdict,
+        verdict=conclusion.finding.verdict,
         cap=cap.tokens,
         cap_reason=cap.reason if axis == "tokens" else cap.reason.replace("tokens", "records"),
         caps=[
-            AxisCap(tolerance, limited_cap(one, unanswered, settings).tokens)
-            for tolerance, one in caps_at(found.finding, tolerances, settings, ())
+            AxisCap(tolerance, limited_cap(level_cap, unanswered, settings).tokens)
+            for tolerance, level_cap in caps_at(conclusion.finding, tolerances, settings, ())
         ],
         longest=int(documents.length_tokens[-1]),
         baseline=baseline.mean,
@@ -428,11 +428,11 @@ def _profile(rows: pd.DataFrame, axis: Axis, settings: AnalysisSettings) -> Axis
 
 
 def mean_limits(score: Floats, n: Ints, correlation: float, z: float) -> tuple[float, float]:
-    """Return Wilson limits (1927) of a mean score, by the effective number of questions.
+    """Return Wilson limits (1927) of a mean score, based on the effective number of questions.
 
     Args:
-        score: of each question (N), at least one.
-        n: questions of each document (D).
+        score: score of each question (N), at least one.
+        n: number of questions of each document (D).
 
     >>> low, high = mean_limits(np.ones(40), np.full(10, 4), 0.2, 1.96)
     >>> round(low, 2), round(high, 2)

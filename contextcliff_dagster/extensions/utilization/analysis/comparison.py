@@ -1,4 +1,4 @@
-"""Two formats: differences with intervals and a band, where they part, the verdict."""
+"""Comparison of two formats: differences with intervals and a band, divergence, verdict."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ _HALVINGS = 50
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """Correlation of two questions on one document; ``assumed`` where it was not estimated.
+    """Correlation within a document; ``assumed`` if it was not estimated.
 
-    ``difference`` is that of their differences, ``a`` and ``b`` that of either side's scores.
+    ``difference`` refers to differences of scores, ``a`` and ``b`` to the scores of each side.
     """
 
     difference: float
@@ -68,7 +68,7 @@ class Likeness:
 
 
 def likeness_of(matched: Matched) -> Likeness:
-    """The correlations of ``matched``, pooled over its strata."""
+    """Return the correlations within documents of ``matched``, pooled over strata."""
     sides = matched.a, matched.b
     a, b = (score_correlation(side.document, side.score, side.stratum) for side in sides)
     if matched.paired:
@@ -81,10 +81,10 @@ def likeness_of(matched: Matched) -> Likeness:
 
 
 def difference_limits(matched: Matched, likeness: Likeness, z: float) -> tuple[float, float]:
-    """The differences that are less than ``z`` standard errors away: lower and upper limit.
+    """Return the lower and upper limit of the difference at ``z`` standard errors.
 
-    Those of an observed difference lie around it. (-1, 1) without an answer. Paired by Tango's
-    score statistic (1998, Statistics in Medicine 17, 891-908), unpaired by Newcombe's
+    The limits enclose the observed difference; without an answer they are (-1, 1). Paired data use
+    Tango's score statistic (1998, Statistics in Medicine 17, 891-908), unpaired data Newcombe's
     square-and-add of Wilson intervals (1998, Statistics in Medicine 17, 873-890).
     """
     if not len(matched.a.score) or not len(matched.b.score):
@@ -109,7 +109,7 @@ def difference_limits(matched: Matched, likeness: Likeness, z: float) -> tuple[f
 
 
 def tango_z(only_a: float, only_b: float, n: float, difference: float) -> float:
-    """Tango's statistic of ``n`` pairs, ``only_a`` and ``only_b`` of which one side got right.
+    """Return Tango's statistic of ``n`` pairs; one side alone is right in ``only_a``, ``only_b``.
 
     >>> round(tango_z(0.0, 0.0, 40.0, 0.1), 3)
     -2.108
@@ -123,7 +123,7 @@ def tango_z(only_a: float, only_b: float, n: float, difference: float) -> float:
 
 
 def _discordant(matched: Matched, likeness: Likeness) -> tuple[float, float, float]:
-    """Pairs right on one side alone, a and b, and all pairs, over the design effect."""
+    """Return pairs right only in a, only in b, and all pairs, each over the design effect."""
     change = matched.a.score - matched.b.score
     worth = design_effect(np.bincount(matched.a.document), likeness.difference)
     only_a, only_b = float(change.clip(0).sum()), float((-change).clip(0).sum())
@@ -131,7 +131,7 @@ def _discordant(matched: Matched, likeness: Likeness) -> tuple[float, float, flo
 
 
 def _effective(matched: Matched, likeness: Likeness) -> list[tuple[float, float]]:
-    """Share right and effective number of questions of either side."""
+    """Return the share of right answers and the effective number of questions of each side."""
     sides: list[tuple[Side, float]] = [(matched.a, likeness.a), (matched.b, likeness.b)]
     return [
         (
@@ -147,7 +147,7 @@ PERMUTATIONS = 4_999
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Means, their difference with a score interval, and a permutation test."""
+    """Two means, their difference with a score interval, and a permutation test."""
 
     mean_a: float
     mean_b: float
@@ -158,22 +158,22 @@ class Estimate:
 
     @property
     def difference(self) -> float:
-        """``mean_a`` less ``mean_b``."""
+        """Return ``mean_a`` minus ``mean_b``."""
         return self.mean_a - self.mean_b
 
 
 def estimate_difference(
     matched: Matched, likeness: Likeness, settings: AnalysisSettings, *key: int
 ) -> Estimate | None:
-    """The difference over all questions of ``matched``; None where a side has no answer.
+    """Return the difference over all questions of ``matched``; None if a side has no answer.
 
-    Each question counts alike; documents are permuted whole, within their strata. The interval is
-    that of `difference_limits`.
+    All questions have equal weight; whole documents are permuted within their strata. The interval
+    comes from `difference_limits`.
 
     Args:
-        likeness: pooled over all scales that the question is about.
-        key: names the random stream, together with the seed of ``settings``; where paired it is
-            the same whichever side is named first.
+        likeness: correlations pooled over all compared scales.
+        key: name of the random stream, used with the seed of ``settings``; if paired, it does not
+            depend on the order of the sides.
     """
     a, b = matched.a, matched.b
     if not len(a.score) or not len(b.score):
@@ -206,18 +206,18 @@ def difference_test(
     settings: AnalysisSettings,
     *key: int,
 ) -> DifferenceTest:
-    """The difference over all questions of ``matched``, with all of its tests.
+    """Return the difference over all questions of ``matched``, with all its tests.
 
     Args:
         z: quantile of the simultaneous band (`band_quantile`).
-        dropped: questions that were left out.
-        key: as in `estimate_difference`.
+        dropped: number of excluded questions.
+        key: see `estimate_difference`.
     """
-    found = estimate_difference(matched, likeness, settings, *key)
-    if found is None:
+    estimate = estimate_difference(matched, likeness, settings, *key)
+    if estimate is None:
         return nulls(DifferenceTest, n=0, n_documents=0, dropped=dropped, p_exact=False)
     a, b, paired = matched.a, matched.b, matched.paired
-    difference = found.difference
+    difference = estimate.difference
     low, high = difference_limits(matched, likeness, z)
     documents = min(int(side.document.max()) + 1 for side in (a, b))
     binary = paired and bool(np.isin([a.score, b.score], (0.0, 1.0)).all())
@@ -226,17 +226,17 @@ def difference_test(
         n=min(len(a.score), len(b.score)),
         n_documents=documents,
         dropped=dropped,
-        mean_a=found.mean_a,
-        mean_b=found.mean_b,
+        mean_a=estimate.mean_a,
+        mean_b=estimate.mean_b,
         difference=difference,
-        ci_low=found.ci_low,
-        ci_high=found.ci_high,
+        ci_low=estimate.ci_low,
+        ci_high=estimate.ci_high,
         band_low=min(low, difference),
         band_high=max(high, difference),
         only_a=int((a.score > b.score).sum()) if binary else None,
         only_b=int((b.score > a.score).sum()) if binary else None,
-        p_value=found.p_value,
-        p_exact=found.p_exact,
+        p_value=estimate.p_value,
+        p_exact=estimate.p_exact,
         p_holm=None,
         mcnemar=mcnemar_test(matched) if paired else None,
         t_test=paired_t_test((s_a - b.by_document()[1]) / n_a) if paired else None,
@@ -244,26 +244,26 @@ def difference_test(
 
 
 ASSUMES = (
-    "Means of documents' differences are normal with one variance; with 0/1 answers and few "
-    "documents that holds only roughly, so the exact tests decide."
+    "The t-test assumes normal differences of document means with equal variance; few documents "
+    "with 0/1 answers meet this only roughly, so the exact tests decide."
 )
 
 
 def exchange_p_value(
     one: Side, other: Side, permutations: int, rng: np.random.Generator
 ) -> float | None:
-    """Two-sided p-value of the difference in means where documents change sides in their stratum.
+    """Return the two-sided p-value of exchanging documents between sides within strata.
 
-    The statistic is the sum over strata of what the first side's documents score above the
-    stratum's mean; by ``permutations`` drawn exchanges and the observed one. None where no stratum
-    has documents of both.
+    The statistic sums, over strata, how far the first side's documents score above the stratum's
+    mean. It uses ``permutations`` drawn exchanges plus the observed one. None if no stratum has
+    documents of both sides.
     """
     (n_a, s_a, of_a), (n_b, s_b, of_b) = one.by_document(), other.by_document()
-    shared = np.intersect1d(of_a, of_b)
-    if not len(shared):
+    documents = np.intersect1d(of_a, of_b)
+    if not len(documents):
         return None
     sums = np.zeros(1 + permutations)
-    for stratum in shared:
+    for stratum in documents:
         in_a, in_b = of_a == stratum, of_b == stratum
         sides = (n_a[in_a], s_a[in_a]), (n_b[in_b], s_b[in_b])
         sums += exchanged_sums(*sides, permutations, rng)
@@ -271,10 +271,10 @@ def exchange_p_value(
 
 
 def mcnemar_test(matched: Matched) -> McNemar | None:
-    """The exact test on one question a document; None where a score of it is not 0 or 1.
+    """Return the exact test on one question per document; None if a score is not 0 or 1.
 
-    The question is number seed modulo the questions of the document that both sides answered, in
-    the order of their numbers, so that kinds of question take turns and no outcome decides.
+    The question's index is the seed modulo the number of questions that both sides answered, in
+    order of their numbers, so that question kinds take turns regardless of outcomes.
     """
     a, b = matched.a, matched.b
     order = np.lexsort((a.question, a.document))
@@ -303,7 +303,7 @@ def binomial_p_value(one: int, other: int) -> float:
 
 
 def paired_t_test(change: Floats) -> PairedT | None:
-    """Student's test of documents' mean differences (D); None for a single document."""
+    """Return Student's test of the documents' mean differences (D); None for one document."""
     from scipy.special import stdtr
 
     if len(change) < 2:
@@ -318,8 +318,8 @@ def paired_t_test(change: Floats) -> PairedT | None:
 
 _DRAWS = 2_000
 TAIL = 1.0
-"""Of the error rate, beyond each end of the interval, which is rounded outwards to scales: so
-intervals of planted readers held the truth in .955 to 1.000 of data sets."""
+"""Share of the error rate beyond each end of the interval. With rounding outwards to scales, the
+intervals of planted readers covered the truth in .955 to 1.000 of data sets."""
 
 
 def first_crossing(
@@ -330,11 +330,11 @@ def first_crossing(
     confidence: float,
     seeds: tuple[int, int],
 ) -> Crossing:
-    """The first length at which ``a`` scores more than ``margin`` above ``b``.
+    """Return the first length at which ``a`` scores more than ``margin`` above ``b``.
 
     Args:
-        scales: tokens of the scales, ascending, at each of which both have answers; at least two.
-        seeds: of the draws of ``a`` and of ``b``, different.
+        scales: tokens of at least two ascending scales at which both formats have answers.
+        seeds: two different seeds, for the draws of ``a`` and of ``b``.
     """
     drawn = _draws(matched.a, likeness.a, len(scales), seeds[0])
     drawn -= _draws(matched.b, likeness.b, len(scales), seeds[1])
@@ -342,7 +342,7 @@ def first_crossing(
 
 
 def _draws(side: Side, correlation: float, scales: int, seed: int) -> Floats:
-    """Mean scores at each scale (draws, scales), from the posterior."""
+    """Return posterior draws of the mean score at each scale (draws, scales)."""
     n = np.bincount(side.scale, minlength=scales).astype(np.float64)
     s: Floats = np.bincount(side.scale, weights=side.score, minlength=scales).astype(np.float64)
     worth = np.ones(scales)
@@ -351,8 +351,8 @@ def _draws(side: Side, correlation: float, scales: int, seed: int) -> Floats:
         worth[i] = design_effect(of_document, correlation)
     # Scales weigh alike, so that what is likely does not depend on how many answers each has.
     posterior = falling_posterior(n, s, worth, 1, np.full(scales, 1.0 / scales))
-    base, kept = draw_curves(posterior, _DRAWS, np.random.default_rng(seed))
-    curves: Floats = base[:, None] * np.concatenate([np.ones((_DRAWS, 1)), kept], axis=1)
+    base, weights = draw_curves(posterior, _DRAWS, np.random.default_rng(seed))
+    curves: Floats = base[:, None] * np.concatenate([np.ones((_DRAWS, 1)), weights], axis=1)
     return curves
 
 
@@ -363,11 +363,11 @@ def locate_divergence(
     answered: Sequence[int],
     asked: Question,
 ) -> Divergence:
-    """Where the two formats of ``asked`` part, if their band says that they do.
+    """Return where the two formats of ``asked`` diverge, if the band shows that they do.
 
     Args:
         bands: limits of the simultaneous band at each scale of ``asked``.
-        answered: scales at which both have answers; ``matched`` has no other.
+        answered: scales at which both formats have answers; ``matched`` has only these.
     """
     margin = asked.margin
     place = np.full(len(asked.scales), -1)
@@ -380,10 +380,10 @@ def locate_divergence(
         if len(scales) < 2:
             return Crossing(None, None, None)
         second = 1 - first
-        turned = replace(matched, a=sides[first], b=sides[second])
+        swapped_sides = replace(matched, a=sides[first], b=sides[second])
         same = replace(likeness, a=likeness.b, b=likeness.a) if first else likeness
         ends = seeds[first], seeds[second]
-        return first_crossing(turned, same, scales, margin, asked.settings.confidence, ends)
+        return first_crossing(swapped_sides, same, scales, margin, asked.settings.confidence, ends)
 
     status: DivergenceStatus = "not_parted"
     better, shown_at = None, None
@@ -396,18 +396,18 @@ def locate_divergence(
     if better is None:
         # Either format may part from the other later: the earlier limit holds for both.
         lows = [crossing(first).low for first in (0, 1)]
-        earliest = None if None in lows else min(one for one in lows if one is not None)
-        found = Crossing(None, earliest, None)
+        earliest = None if None in lows else min(low for low in lows if low is not None)
+        crossing_point = Crossing(None, earliest, None)
     elif shown_at == scales[0]:
-        status, found = "at_smallest", Crossing(None, None, shown_at)
+        status, crossing_point = "at_smallest", Crossing(None, None, shown_at)
     else:
-        status, found = "parted", crossing(0 if better == asked.a else 1)
+        status, crossing_point = "parted", crossing(0 if better == asked.a else 1)
     result = Divergence(
         status=status,
         better=better,
-        tokens=found.tokens,
-        low_tokens=found.low,
-        high_tokens=found.high,
+        tokens=crossing_point.tokens,
+        low_tokens=crossing_point.low,
+        high_tokens=crossing_point.high,
         shown_at_tokens=shown_at,
         sentence="",
     )
@@ -416,7 +416,7 @@ def locate_divergence(
 
 
 def compare_scope(matched: Matched, asked: Question) -> ScopeComparison:
-    """Compare two formats at each scale of ``asked``, which ``matched`` numbers, and over all."""
+    """Compare two formats at each scale of ``asked`` and over all scales."""
     settings = asked.settings
     likeness = likeness_of(matched)
     answered = [
@@ -424,15 +424,15 @@ def compare_scope(matched: Matched, asked: Question) -> ScopeComparison:
         for i in range(len(asked.scales))
         if (matched.a.scale == i).any() and (matched.b.scale == i).any()
     ]
-    both = matched.where(np.isin(matched.a.scale, answered), np.isin(matched.b.scale, answered))
+    sample = matched.where(np.isin(matched.a.scale, answered), np.isin(matched.b.scale, answered))
     members = len(answered) + (len(answered) > 1)
     z = band_quantile(settings.confidence, max(members, 1))
     overall = difference_test(
-        both, likeness, z, int(matched.dropped.sum()), settings, *asked.key, 0
+        sample, likeness, z, int(matched.dropped.sum()), settings, *asked.key, 0
     )
     tests = [
         difference_test(
-            both.at_scale(i), likeness, z, int(matched.dropped[i]), settings, *asked.key, 1 + i
+            sample.at_scale(i), likeness, z, int(matched.dropped[i]), settings, *asked.key, 1 + i
         )
         for i in range(len(asked.scales))
     ]
@@ -460,19 +460,19 @@ def compare_scope(matched: Matched, asked: Question) -> ScopeComparison:
             for i, (scale, test) in enumerate(zip(asked.scales, tests, strict=True))
         ],
         divergence=locate_divergence(
-            both, likeness, [(t.band_low, t.band_high) for t in tests], answered, asked
+            sample, likeness, [(t.band_low, t.band_high) for t in tests], answered, asked
         ),
         equivalent=excluded is not None and excluded <= asked.margin,
         excluded=excluded,
-        kinds=_by_kind(both, likeness, asked),
+        kinds=_by_kind(sample, likeness, asked),
         seeds_needed=seeds_needed(
-            both, likeness, _noise(both, tests), max(members, 1), settings.confidence
+            sample, likeness, _noise(sample, tests), max(members, 1), settings.confidence
         ),
     )
 
 
 def _noise(matched: Matched, tests: Sequence[DifferenceTest]) -> float:
-    """Share of pairs that differ, less the difference at scales where one is shown (mean)."""
+    """Return the mean share of differing pairs, minus the difference at scales that show one."""
     if not matched.paired:
         return 0.0
     shares = []
@@ -509,19 +509,19 @@ def _by_kind(matched: Matched, likeness: Likeness, asked: Question) -> list[Kind
     rows = []
     for number, kind in enumerate(kinds):
         inside = matched.where(matched.a.kind == kind, matched.b.kind == kind)
-        found = estimate_difference(inside, likeness, asked.settings, *asked.key, 1000 + number)
-        if found is None:
+        estimate = estimate_difference(inside, likeness, asked.settings, *asked.key, 1000 + number)
+        if estimate is None:
             continue
         rows.append(
             KindDifference(
                 question_kind=kind,
                 n=min(len(inside.a.score), len(inside.b.score)),
-                mean_a=found.mean_a,
-                mean_b=found.mean_b,
-                difference=found.difference,
-                ci_low=found.ci_low,
-                ci_high=found.ci_high,
-                p_value=found.p_value,
+                mean_a=estimate.mean_a,
+                mean_b=estimate.mean_b,
+                difference=estimate.difference,
+                ci_low=estimate.ci_low,
+                ci_high=estimate.ci_high,
+                p_value=estimate.p_value,
                 p_holm=None,
             )
         )
@@ -536,15 +536,15 @@ DIFFERENCES = (0.1, 0.2)
 def seeds_needed(
     matched: Matched, likeness: Likeness, noise: float, members: int, confidence: float
 ) -> list[SeedsNeeded]:
-    """Documents a scale that show each of `DIFFERENCES` with power .8, two-sided.
+    """Return the documents per scale that show each of `DIFFERENCES` with power .8, two-sided.
 
-    By `units_needed`; a document's mean difference over m questions has the variance
-    [1 + (m - 1) rho] v / m. Paired, v = p - d^2, p = ``noise`` + d the share of discordant pairs;
-    unpaired, v is the sum of both sides' variances.
+    Uses `units_needed`; a document's mean difference over m questions has the variance
+    [1 + (m - 1) rho] v / m. If paired, v = p - d^2, where p = ``noise`` + d is the share of
+    discordant pairs; if unpaired, v is the sum of both sides' variances.
 
     Args:
-        noise: share of pairs that differ apart from a difference of the formats, which adds to it.
-        members: of the simultaneous band, among whom the error rate is divided.
+        noise: share of pairs that differ if the formats are equal.
+        members: comparisons in the simultaneous band, which share the error rate.
     """
     a, b = matched.a, matched.b
     rows = []
@@ -587,26 +587,26 @@ def verdict_of(
     *,
     floor: bool = False,
 ) -> tuple[FormatVerdict, Format | None]:
-    """The verdict that all bands allow, and the better format where it names one; the first of:
+    """Return the verdict and the better format if there is one. The first match applies:
 
-    - ``task_dependent``: two benchmarks whose bands exclude 0 in opposite directions. Each band
-      errs in either direction with half the error rate, so where at most three benchmarks are
-      truly alike or of one sign this is wrong with at most the error rate.
-    - ``floor``: where ``floor`` (both formats begin there, all benchmarks pooled), and no band
+    - ``task_dependent``: the bands of two benchmarks exclude 0 in opposite directions. Each band
+      errs in either direction with half the error rate. If at most three benchmarks are truly equal
+      or of one sign, this verdict is wrong with at most the error rate.
+    - ``floor``: both formats start at the floor (``floor``, all benchmarks pooled), and no band
       excludes 0.
-    - ``no_difference``: the pooled band lies within the margin at every scale compared (two
-      one-sided tests at each, Schuirmann 1987), and no benchmark's band leaves it.
-    - one is better: the pooled band excludes 0 at a scale or for the mean over scales, and nowhere
-      in the other direction.
-    - ``undecided``.
+    - ``no_difference``: the pooled band lies within the margin at every compared scale (two
+      one-sided tests at each, Schuirmann 1987), and no benchmark's band leaves the margin.
+    - one format is better: the pooled band excludes 0 at a scale or for the mean over scales, and
+      never in the other direction.
+    - ``undecided``: none of the above.
     """
     ways = {shown_direction(scope) for scope in benchmarks}
     if {1, -1} <= ways:
         return "task_dependent", None
     if floor and not ways - {0} and not shown_direction(pooled):
         return "floor", None
-    parted = any(scope.divergence.status != "not_parted" for scope in benchmarks)
-    if pooled.equivalent and not parted:
+    diverges = any(scope.divergence.status != "not_parted" for scope in benchmarks)
+    if pooled.equivalent and not diverges:
         return "no_difference", None
     way = shown_direction(pooled)
     if way not in (1, -1):

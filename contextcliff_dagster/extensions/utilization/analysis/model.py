@@ -1,8 +1,8 @@
-"""The records of one model to its result: every format, every pair, every other condition.
+"""Analysis of one model's records: every format, every pair of formats, every other condition.
 
-Effects of the other conditions (arms) and of the benchmark, each with an interval.
+Also covers effects of other conditions (arms) and of the benchmark, each with an interval.
 
-And what might look like an effect of the format: evidence position, and tokens a record.
+Evidence position and tokens per record are included because they can mimic a format effect.
 """
 
 from __future__ import annotations
@@ -73,32 +73,32 @@ def effects_of(
     settings: AnalysisSettings,
     base_levels: Mapping[str, str],
 ) -> list[Effect]:
-    """Every arm against the base, and every benchmark against the others: all formats, then each.
+    """Return the effects of every arm and every benchmark, for all formats and for each.
 
-    Arms are paired by document and question. Benchmarks are compared at the scales that both have,
-    and their documents permuted within scale. One family of Holm.
+    Arms are compared with the base, paired by document and question. Benchmarks are compared with
+    each other at shared scales, permuting documents within a scale. All share one Holm family.
 
     Args:
-        base_levels: what an arm's key is in the base, by key; "base" where unknown.
+        base_levels: arm key -> its level in the base; "base" is used for unknown keys.
     """
     of_formats: list[Format | None] = [None, *formats] if len(formats) > 1 else [*formats]
-    found = []
+    effects = []
     base = rows[rows["arm"] == BASE]
     for number, arm in enumerate(sorted(set(rows["arm"]) - {BASE})):
         factor, _, level = str(arm).partition("=")
         if "+" in str(arm):
             factor, level = "combination", str(arm)
         reference = base_levels.get(factor, BASE)
-        changed = rows[rows["arm"] == arm]
+        arm_rows = rows[rows["arm"] == arm]
         for place, format in enumerate(of_formats):
-            one, other = (_of_format(side, format) for side in (changed, base))
-            if not len(one):
+            arm_side, base_side = (_of_format(side, format) for side in (arm_rows, base))
+            if not len(arm_side):
                 continue
             # Where the arm was not asked, the base has nothing to be compared with.
-            other = other[other["document_key"].isin(one["document_key"])]
-            matched = match_rows(one, other, scales, paired=True, within_format=True)
+            base_side = base_side[base_side["document_key"].isin(arm_side["document_key"])]
+            matched = match_rows(arm_side, base_side, scales, paired=True, within_format=True)
             effect = _effect(matched, settings, 20, number, place)
-            found.append(
+            effects.append(
                 replace(effect, factor=factor, level=level, reference=reference, format=format)
             )
     benchmarks = sorted(set(base["benchmark"]))
@@ -109,7 +109,7 @@ def effects_of(
             effect = _effect(
                 _against_others(inside[mine], inside[~mine], scales), settings, 21, number, place
             )
-            found.append(
+            effects.append(
                 replace(
                     effect,
                     factor="benchmark",
@@ -118,8 +118,8 @@ def effects_of(
                     format=format,
                 )
             )
-    adjusted = holm([effect.p_value for effect in found])
-    return [replace(effect, p_holm=p) for effect, p in zip(found, adjusted, strict=True)]
+    adjusted = holm([effect.p_value for effect in effects])
+    return [replace(effect, p_holm=p) for effect, p in zip(effects, adjusted, strict=True)]
 
 
 def _of_format(rows: pd.DataFrame, format: Format | None) -> pd.DataFrame:
@@ -128,17 +128,17 @@ def _of_format(rows: pd.DataFrame, format: Format | None) -> pd.DataFrame:
 
 def _against_others(mine: pd.DataFrame, others: pd.DataFrame, scales: Sequence[int]) -> Matched:
     matched = match_rows(mine, others, scales, paired=False)
-    shared = np.intersect1d(matched.a.scale, matched.b.scale)
-    matched = matched.where(np.isin(matched.a.scale, shared), np.isin(matched.b.scale, shared))
+    places = np.intersect1d(matched.a.scale, matched.b.scale)
+    matched = matched.where(np.isin(matched.a.scale, places), np.isin(matched.b.scale, places))
     a, b = (replace(side, stratum=side.scale) for side in (matched.a, matched.b))
     return replace(matched, a=a, b=b)
 
 
 def _effect(matched: Matched, settings: AnalysisSettings, *key: int) -> Effect:
-    found = estimate_difference(matched, likeness_of(matched), settings, *key)
+    estimate = estimate_difference(matched, likeness_of(matched), settings, *key)
     names = {"factor": "", "level": "", "reference": ""}
     dropped = int(matched.dropped.sum())
-    if found is None:
+    if estimate is None:
         return nulls(Effect, **names, paired=matched.paired, n=0, n_documents=0, dropped=dropped)
     return Effect(
         **names,
@@ -147,12 +147,12 @@ def _effect(matched: Matched, settings: AnalysisSettings, *key: int) -> Effect:
         n=len(matched.a.score),
         n_documents=int(matched.a.document.max()) + 1,
         dropped=dropped,
-        mean=found.mean_a,
-        mean_reference=found.mean_b,
-        difference=found.difference,
-        ci_low=found.ci_low,
-        ci_high=found.ci_high,
-        p_value=found.p_value,
+        mean=estimate.mean_a,
+        mean_reference=estimate.mean_b,
+        difference=estimate.difference,
+        ci_low=estimate.ci_low,
+        ci_high=estimate.ci_high,
+        p_value=estimate.p_value,
         p_holm=None,
     )
 
@@ -163,16 +163,16 @@ _THIRDS: tuple[Literal["first", "middle", "last"], ...] = ("first", "middle", "l
 def position_scores(
     base: pd.DataFrame, formats: Sequence[Format], settings: AnalysisSettings
 ) -> list[PositionScore]:
-    """Scores by the third of the document that the evidence lies in; empty where unknown."""
-    known = base[base["evidence_position"].notna() & base["score"].notna()]
-    third = np.clip(np.floor(known["evidence_position"].astype(np.float64) * 3.0), 0, 2)
-    found = []
-    for format in formats if len(known) else ():
+    """Return scores by the third of the document with the evidence; empty if unknown."""
+    answered = base[base["evidence_position"].notna() & base["score"].notna()]
+    third = np.clip(np.floor(answered["evidence_position"].astype(np.float64) * 3.0), 0, 2)
+    scores = []
+    for format in formats if len(answered) else ():
         correlation = correlation_of(base[base["format"] == format])
         for i, name in enumerate(_THIRDS):
-            inside = known[(known["format"] == format) & (third == i)]
+            inside = answered[(answered["format"] == format) & (third == i)]
             score = mean_over_documents(inside, correlation, settings)
-            found.append(
+            scores.append(
                 PositionScore(
                     format=format,
                     third=name,
@@ -182,13 +182,13 @@ def position_scores(
                     ci_high=score.ci_high,
                 )
             )
-    return found
+    return scores
 
 
 def tokens_per_record(base: pd.DataFrame, formats: Sequence[Format]) -> list[TokensPerRecord]:
-    """Tokens a record of each format; documents of unknown record count are left out."""
+    """Return tokens per record by format, without documents of unknown record count."""
     documents = base[base["records"].notna()].drop_duplicates(["format", "document_key"])
-    found = []
+    rows = []
     for benchmark in BENCHMARKS:
         reference = None
         for format in formats:
@@ -200,7 +200,7 @@ def tokens_per_record(base: pd.DataFrame, formats: Sequence[Format]) -> list[Tok
             mean = float(mine["length_tokens"].sum() / mine["records"].sum())
             if format == formats[0]:
                 reference = mean
-            found.append(
+            rows.append(
                 TokensPerRecord(
                     format=format,
                     benchmark=benchmark,
@@ -209,13 +209,13 @@ def tokens_per_record(base: pd.DataFrame, formats: Sequence[Format]) -> list[Tok
                     ratio=None if reference is None else mean / reference,
                 )
             )
-    return found
+    return rows
 
 
 Match = Literal["content", "tokens"]
 UNPAIRED = (
-    "Each format has documents of its own, made to the same number of tokens: paired tests do not "
-    "apply, and documents are permuted between formats."
+    "Each format has its own documents of the same number of tokens, so answers are not paired: "
+    "tests permute documents between formats."
 )
 
 
@@ -230,22 +230,22 @@ def analyse_model(
     evidence: Evidence | None = None,
     base_levels: Mapping[str, str] | None = None,
 ) -> UtilizationResult:
-    """Return what the records of one model say of formats. Deterministic; no row order matters.
+    """Return the result for one model's records; deterministic and independent of row order.
 
     Args:
-        records: as `answers.clean_answers` takes them, of one model.
-        margin: difference of scores up to which formats count as alike, above 0 and below 1.
-        settings: tolerance and confidence of caps and intervals, seed of every resampling.
+        records: one model's records in the form of `answers.clean_answers`.
+        margin: largest score difference of equal formats, above 0 and below 1.
+        settings: tolerance and confidence of caps and intervals, seed of all resampling.
         context: names of the model, study, campaign, tokenizer; its window; warnings to repeat.
-        formats: in the order in which they are compared, the first is the reference; by default
-            those of the records, JSON lines first.
-        match: ``tokens``: formats have documents of their own, and nothing is paired.
-        evidence: of the base condition, repeated in the result.
-        base_levels: what each arm's key is in the base (``{"order": "chronological"}``).
+        formats: formats in order of comparison, the first is the reference; by default those of
+            the records, JSON lines first.
+        match: ``tokens`` if each format has its own documents, so that nothing is paired.
+        evidence: evidence setting of the base condition, copied into the result.
+        base_levels: arm key -> its level in the base (``{"order": "chronological"}``).
 
     Raises:
-        ContextCliffError: as `answers.clean_answers`; the margin is out of its range, or there is
-            no record of the base condition.
+        ContextCliffError: see `answers.clean_answers`; also if the margin is out of range or
+            there is no record of the base condition.
     """
     if not 0.0 < margin < 1.0:
         raise ContextCliffError(f"The margin is {margin:g}; choose one between 0 and 1.")
@@ -256,12 +256,11 @@ def analyse_model(
     base = rows[rows["arm"] == BASE]
     if not len(base):
         raise ContextCliffError(
-            "The records hold no answer under the base condition, with which all others are "
-            "compared."
+            "The records hold no answer under the base condition, the reference for all others."
         )
     present = set(base["format"])
-    formats = [one for one in formats or FORMATS if one in present]
-    names: list[BenchmarkName] = [one for one in BENCHMARKS if one in set(base["benchmark"])]
+    formats = [format for format in formats or FORMATS if format in present]
+    names: list[BenchmarkName] = [name for name in BENCHMARKS if name in set(base["benchmark"])]
     labels = rows.drop_duplicates("scale_tokens").sort_values("scale_tokens")
     scales = [
         Scale(str(label), int(tokens))
@@ -277,8 +276,8 @@ def analyse_model(
         _compare(base, pair, curves, scales, margin, settings, paired=paired)
         for pair in combinations(formats, 2)
     ]
-    with_prose = [one for one in comparisons if "prose" in (one.a, one.b)]
-    first = next(iter(with_prose or comparisons), None)
+    with_prose = [pair for pair in comparisons if "prose" in (pair.a, pair.b)]
+    headline_pair = next(iter(with_prose or comparisons), None)
     n, missing = int(rows["score"].notna().sum()), missing_of(rows)
     return UtilizationResult(
         schema_version="1.0",
@@ -298,8 +297,8 @@ def analyse_model(
         seed=settings.seed,
         n=n,
         missing=missing,
-        verdict=first.verdict if first else "undecided",
-        headline=_headline(curves, first, margin, settings),
+        verdict=headline_pair.verdict if headline_pair else "undecided",
+        headline=_headline(curves, headline_pair, margin, settings),
         curves=curves,
         comparisons=comparisons,
         effects=effects_of(
@@ -321,7 +320,7 @@ def _model_of(records: pd.DataFrame) -> str:
 
 
 def _needed(records: pd.DataFrame, scale: Scale) -> float | None:
-    """Records that matter to a question of a scale, on average, under the base condition."""
+    """Return the mean number of relevant records per question at a scale, base condition."""
     if "needed" not in records:
         return None
     mine = (records["arm"] == BASE) & (records["scale_tokens"] == scale.tokens)
@@ -343,17 +342,17 @@ def _compare(
     *,
     paired: bool,
 ) -> FormatComparison:
-    """Compare ``pair`` over all benchmarks and in each, as ``curves`` have them apart."""
+    """Compare a pair of formats over all benchmarks and in each benchmark."""
     a, b = pair
     tokens = [scale.tokens for scale in scales]
-    compared = []
+    scopes = []
     for scope in dict.fromkeys(curve.benchmark for curve in curves):
         rows = _scope(base, scope)
-        sides = [rows[rows["format"] == one] for one in pair]
+        sides = [rows[rows["format"] == format] for format in pair]
         matched = match_rows(sides[0], sides[1], tokens, paired=paired)
         one = compare_scope(matched, Question(a, b, scope, scales, margin, settings))
-        compared.append(_at_floor(one, pair) if _both_at_floor(curves, scope, pair) else one)
-    pooled, benchmarks = compared[0], compared[1:]
+        scopes.append(_at_floor(one, pair) if _both_at_floor(curves, scope, pair) else one)
+    pooled, benchmarks = scopes[0], scopes[1:]
     floor = _both_at_floor(curves, None, pair)
     verdict, better = verdict_of(pooled, benchmarks, a, b, floor=floor)
     return FormatComparison(
@@ -377,7 +376,7 @@ def _both_at_floor(
 
 
 def _at_floor(scope: ScopeComparison, pair: tuple[Format, Format]) -> ScopeComparison:
-    """Without a claim that formats are alike: two formats that fail alike tell nothing."""
+    """Return the comparison without a claim of equality, because both formats fail."""
     if shown_direction(scope):
         return scope
     nowhere = replace(scope.divergence, low_tokens=None, sentence=floor_sentence(scope, pair))
@@ -390,18 +389,18 @@ def _headline(
     margin: float,
     settings: AnalysisSettings,
 ) -> list[str]:
-    shown = [
+    profiles = [
         (curve.format, curve.tokens, at_floor(curve))
         for curve in curves
         if curve.benchmark is None and (first is None or curve.format in (first.a, first.b))
     ]
     parting = None if first is None else parting_clause(first.pooled.divergence, margin)
-    caps = cap_sentence(shown, settings.tolerance, settings.confidence, parting)
+    caps = cap_sentence(profiles, settings.tolerance, settings.confidence, parting)
     if first is None:
-        return [caps, "A single format was asked: nothing is compared."]
+        return [caps, "A single format was measured: nothing is compared."]
     if parting is None:
         return [caps, *first.sentences]
-    return [caps, *(one for one in first.sentences if one != first.pooled.divergence.sentence)]
+    return [caps, *(text for text in first.sentences if text != first.pooled.divergence.sentence)]
 
 
 def _warnings(
@@ -410,28 +409,28 @@ def _warnings(
     benchmarks: Sequence[BenchmarkName],
     scales: Sequence[Scale],
 ) -> list[str]:
-    """Which scales a format or a benchmark has no answers at."""
+    """Return warnings on scales at which a format or benchmark has no answers."""
     answered = base[base["score"].notna()]
     cells = answered[["format", "benchmark", "scale_tokens"]].drop_duplicates()
-    there = set(cells.itertuples(index=False, name=None))
-    found = []
+    measured = set(cells.itertuples(index=False, name=None))
+    warnings = []
     for scale in scales:
         for format in formats:
-            lacking = [name for name in benchmarks if (format, name, scale.tokens) not in there]
+            lacking = [name for name in benchmarks if (format, name, scale.tokens) not in measured]
             if not lacking:
                 continue
-            where = "" if len(lacking) == len(benchmarks) else f" in {', '.join(lacking)}"
-            sentence = f"No answer as {format_name(format)} at {scale.label}{where}"
-            found.append(
+            place = "" if len(lacking) == len(benchmarks) else f" in {', '.join(lacking)}"
+            sentence = f"No answer as {format_name(format)} at {scale.label}{place}"
+            warnings.append(
                 sentence + ": nothing is compared there."
-                if not where
+                if not place
                 else sentence + ": all benchmarks together are the others there."
             )
-    return found
+    return warnings
 
 
 def _floors(curves: Sequence[FormatCurve], benchmarks: Sequence[BenchmarkName]) -> list[str]:
-    """Which benchmarks are at the floor in every format, while all of them together are not."""
+    """Return a warning on benchmarks at the floor in every format if others are not."""
     floors = [
         name
         for name in benchmarks
@@ -440,6 +439,6 @@ def _floors(curves: Sequence[FormatCurve], benchmarks: Sequence[BenchmarkName]) 
     if len(benchmarks) < 2 or not floors or all(at_floor(c) for c in curves if not c.benchmark):
         return []
     return [
-        f"Almost nothing is answered right in {listed(floors)}, in any format: "
-        "that shows no difference of formats, and lowers the scores of all benchmarks together."
+        f"Almost no answer is right in {listed(floors)}, in any format: this shows no "
+        "difference between formats and lowers the pooled scores."
     ]

@@ -1,4 +1,4 @@
-"""What a comparison of formats says, in plain sentences."""
+"""Plain sentences for a comparison of formats."""
 
 from __future__ import annotations
 
@@ -32,50 +32,50 @@ _NAMES: Mapping[Format, str] = {
 
 
 def format_name(name: Format) -> str:
-    """What sentences call a format."""
+    """Return the name of a format in sentences."""
     return _NAMES[name]
 
 
 def capitalised(text: str) -> str:
-    """With a capital first letter."""
+    """Return the text with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
 def listed(names: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
+    """Return items as a list in words: ``a``, ``a and b``, ``a, b and c``."""
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def share(value: float) -> str:
-    """A margin without needless digits: ``0.1``, ``0.25``."""
+    """Return a margin without trailing zeros: ``0.1``, ``0.25``."""
     return f"{value:g}"
 
 
 def missing_sentences(missing: Missing, n: int) -> list[str]:
-    """Why calls have no answer; empty where all ``n`` and no more were planned."""
+    """Return a sentence on why calls have no answer; empty if all have one."""
     why = {
         "longer than the window, not sent": missing.context_overflow,
         "cut by the server": missing.invalid_truncated,
         "failed after all attempts": missing.transport_error,
         "withheld by a content filter": missing.content_filter,
     }
-    lost = sum(why.values())
-    if not lost:
+    total = sum(why.values())
+    if not total:
         return []
     causes = [f"{count:,} {words}" for words, count in why.items() if count]
-    return [f"{lost:,} of {n + lost:,} calls have no answer: {listed(causes)}."]
+    return [f"{total:,} of {n + total:,} calls have no answer: {listed(causes)}."]
 
 
 def divergence_sentence(
     found: Divergence, a: Format, b: Format, margin: float, largest: int | None
 ) -> str:
-    """Where two formats part."""
-    both = f"{capitalised(format_name(a))} and {format_name(b)}"
+    """Return a sentence on where two formats diverge."""
+    names = f"{capitalised(format_name(a))} and {format_name(b)}"
     if largest is None:
-        return f"{both} have no scale in common."
-    apart = f"differ by more than {share(margin)}"
+        return f"{names} have no scale in common."
+    phrase = f"differ by more than {share(margin)}"
     if found.better is None:
-        sentence = f"{both} are not shown to {apart} up to {largest:,} tokens of "
+        sentence = f"{names} are not shown to {phrase} up to {largest:,} tokens of "
         sentence += "JSON lines, the largest scale"
         if found.low_tokens is not None:
             where = f"not before {found.low_tokens:,}"
@@ -84,12 +84,12 @@ def divergence_sentence(
             )
         return sentence + "."
     place = _place(found)
-    verb = apart if place.startswith("already") else f"begin to {apart}"
-    return f"{both} {verb} {place}: {format_name(found.better)} ahead."
+    verb = phrase if place.startswith("already") else f"begin to {phrase}"
+    return f"{names} {verb} {place}: {format_name(found.better)} ahead."
 
 
 def parting_clause(found: Divergence, margin: float) -> str | None:
-    """Where two formats part, to follow on their caps; None where that is not shown."""
+    """Return a clause on where two formats diverge, to append to their caps; None if not shown."""
     if found.better is None:
         return None
     ahead = f"{format_name(found.better)} ahead"
@@ -115,13 +115,13 @@ def verdict_sentence(
     formats: tuple[Format, Format],
     margin: float,
 ) -> str:
-    """What the intervals say of two formats."""
-    a, b = (format_name(one) for one in formats)
+    """Return the verdict on two formats as a sentence."""
+    a, b = (format_name(name) for name in formats)
     test = pooled.overall
     if test.difference is None or test.ci_low is None or test.ci_high is None:
         return f"Undecided: no question has an answer as {a} and as {b}."
     span = f"[{difference(test.ci_low)}, {difference(test.ci_high)}]"
-    average = f"{a} less {b}: {difference(test.difference)} on average {span}"
+    average = f"{a} minus {b}: {difference(test.difference)} on average {span}"
     if verdict == "floor":
         return floor_sentence(pooled, formats)
     if verdict == "no_difference":
@@ -138,12 +138,12 @@ def verdict_sentence(
         ]
         return f"It depends on the benchmark: {listed(ways)} ({average})."
     if better is not None:
-        ahead, other = (a, b) if better == formats[0] else (b, a)
-        where = [s.scale for s in pooled.scales if beyond_zero(s.test.band_low, s.test.band_high)]
-        at = f"shown at {listed(where)}" if where else "shown over all scales together"
-        if 1 < len(where) == len(pooled.scales):
+        ahead, behind = (a, b) if better == formats[0] else (b, a)
+        scales = [s.scale for s in pooled.scales if beyond_zero(s.test.band_low, s.test.band_high)]
+        at = f"shown at {listed(scales)}" if scales else "shown over all scales together"
+        if 1 < len(scales) == len(pooled.scales):
             at = "shown at every scale"
-        return f"As {ahead} the model scores higher than as {other}, {at} ({average})."
+        return f"As {ahead} the model scores higher than as {behind}, {at} ({average})."
     if shown_direction(pooled) == 2:
         return (
             f"Undecided: the model scores higher as {a} at some scales and as {b} at others "
@@ -163,37 +163,37 @@ def comparison_sentences(
     formats: tuple[Format, Format],
     margin: float,
 ) -> list[str]:
-    """The verdict, and where the formats part: in each benchmark where it depends on that."""
-    said = verdict_sentence(verdict, better, pooled, benchmarks, formats, margin)
+    """Return the verdict and the divergence, by benchmark if the verdict depends on it."""
+    sentence = verdict_sentence(verdict, better, pooled, benchmarks, formats, margin)
     if verdict in ("floor", "no_difference"):
-        return [said]
+        return [sentence]
     if verdict != "task_dependent":
-        return [said, pooled.divergence.sentence]
+        return [sentence, pooled.divergence.sentence]
     shown = [scope for scope in benchmarks if scope.divergence.better is not None]
-    return [said, *(f"In {scope.benchmark}, {scope.divergence.sentence}" for scope in shown)]
+    return [sentence, *(f"In {scope.benchmark}, {scope.divergence.sentence}" for scope in shown)]
 
 
 def floor_sentence(scope: ScopeComparison, formats: tuple[Format, Format]) -> str:
-    """Of two formats in neither of which the model answers anything to speak of."""
+    """Return a sentence on two formats in which almost no answer is right."""
     test = scope.overall
     means = zip(formats, (test.mean_a, test.mean_b), strict=True)
     scores = listed([f"{score(mean)} as {format_name(name)}" for name, mean in means])
     return (
-        f"At the floor: the mean score is {scores}. Where almost nothing is answered right, "
+        f"At the floor: the mean score is {scores}. With almost no right answers, "
         "neither a difference between formats nor its absence can be shown."
     )
 
 
 def beyond_zero(low: float | None, high: float | None) -> int:
-    """1 where an interval lies above 0, -1 where below, else 0."""
+    """Return 1 if an interval lies above 0, -1 if below, else 0."""
     if low is not None and low > 0.0:
         return 1
     return -1 if high is not None and high < 0.0 else 0
 
 
 def shown_direction(scope: ScopeComparison) -> int:
-    """Which format the band shows to be better: 1 the first, -1 the second, 2 each at some scale,
-    0 neither."""
+    """Return which format the band shows to be better: 1 the first, -1 the second, 2 each at some
+    scale, 0 neither."""
     tests = [scope.overall, *(row.test for row in scope.scales)]
     ways = {beyond_zero(test.band_low, test.band_high) for test in tests}
     return 2 if {1, -1} <= ways else sum(ways)
@@ -205,29 +205,29 @@ def cap_sentence(
     confidence: float,
     parting: str | None = None,
 ) -> str:
-    """How far each format keeps its score, the shortest cap first, why another has no cap, and
-    where the first two part (`parting_clause`).
+    """Return a sentence on each format's cap, shortest first, on missing caps, and on where the
+    first two formats diverge (`parting_clause`).
 
-    ``caps``: format, its profile over tokens, and whether it is at the floor.
+    ``caps``: each format, its profile over tokens, and whether it is at the floor.
     """
-    kept = [(one.cap, name, one.longest) for name, one, _ in caps if one and one.cap is not None]
-    kept.sort(key=lambda one: one[0])
-    whole = len(kept) > 1 and all(cap == longest for cap, _, longest in kept)
+    certified = [(p.cap, name, p.longest) for name, p, _ in caps if p and p.cap is not None]
+    certified.sort(key=lambda one: one[0])
+    whole = len(certified) > 1 and all(cap == longest for cap, _, longest in certified)
     spans = []
-    for place, (cap, name, longest) in enumerate(kept):
+    for place, (cap, name, longest) in enumerate(certified):
         of_short = "of its score on short documents " if place == 0 else ""
         keeps = f" the model keeps at least {level(1.0 - tolerance)} {of_short}up to"
         span = f"as {format_name(name)}{keeps if place == 0 else ' up to'} {cap:,} tokens"
         spans.append(span + (", the longest measured" if cap == longest and not whole else ""))
     sentences = []
-    if kept:
+    if certified:
         joint = "; " if any("longest" in span for span in spans[:-1]) else ", "
         words = joint.join(spans) + (", the longest measured of each" if whole else "")
         sentences.append(f"{capitalised(words)} ({level(confidence)} confidence)")
     for why, names in _without_cap(caps, tolerance).items():
-        either = " or ".join(f"as {format_name(name)}" for name in names)
-        sentences.append(why.format(either))
-    if parting and kept and len(sentences) == 1:
+        formats = " or ".join(f"as {format_name(name)}" for name in names)
+        sentences.append(why.format(formats))
+    if parting and certified and len(sentences) == 1:
         sentences[0] += f"; {parting}"
     elif parting:
         sentences.append(capitalised(parting))
@@ -237,7 +237,7 @@ def cap_sentence(
 def _without_cap(
     caps: Sequence[tuple[Format, AxisProfile | None, bool]], tolerance: float
 ) -> dict[str, list[Format]]:
-    """The formats without a cap, by the reason: a sentence with a place for them."""
+    """Return the formats without a cap by reason; a reason is a sentence with a placeholder."""
     reasons: dict[str, list[Format]] = {}
     for name, profile, floor in caps:
         if profile is None:

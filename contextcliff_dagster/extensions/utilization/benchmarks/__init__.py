@@ -1,5 +1,5 @@
-"""The data of the benchmarks: records, questions and their answers, seeded and pure.
+"""Benchmark data: seeded records, questions and answers, without side effects.
 
-Belongs here: what is true in a benchmark. Does not belong here: how it is written down
-(`rendering`), and how it is checked (`verification`).
+This package defines the facts of a benchmark. Renderings (`rendering`) and checks of rendered
+documents (`verification`) do not belong here.
 """

@@ -1,4 +1,4 @@
-"""Questions: which are asked on a document, how they are made and worded."""
+"""Questions about a document: which ones to ask, how to make them and how to word them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ PATTERNS: Mapping[str, str] = {
         "are capacities."
     ),
 }
-"""Question -> its pattern. ``units`` has one for each action, ``at`` one for a past time."""
+"""Question -> its text pattern; ``units`` has one per action, ``at`` one for a past time."""
 
 _KINDS = {"WH": "Warehouse", "E": "Entity", "N": "Node"}
 MONTHS = (
@@ -94,7 +94,7 @@ _DAY_S = 86_400
 
 
 def pattern_of(about: Mapping[str, Any]) -> str:
-    """Return the key in `PATTERNS` of the question ``about``."""
+    """Return the key of the question ``about`` in `PATTERNS`."""
     ask: str = about["ask"]
     if ask == "units":
         return f"units {about['action']}"
@@ -102,7 +102,7 @@ def pattern_of(about: Mapping[str, Any]) -> str:
 
 
 def question_text(about: Mapping[str, Any]) -> str:
-    """Return the question ``about`` (`data.ASKS`) as a person asks it.
+    """Return the question ``about`` (see `data.ASKS`) in plain English.
 
     >>> question_text({"ask": "value", "entity": "E-0042", "attr": "color"})[:41]
     'What is the color of Entity 42 (E-0042)? '
@@ -113,7 +113,7 @@ def question_text(about: Mapping[str, Any]) -> str:
 
 
 def time_in_words(ts: int) -> str:
-    """Return Unix seconds as prose words them, in UTC.
+    """Return Unix seconds in words, as the prose format writes them, in UTC.
 
     >>> time_in_words(1704067200)
     '00:00:00 on January 1st, 2024'
@@ -139,25 +139,25 @@ KINDS: Mapping[BenchmarkName, tuple[QuestionKind, ...]] = {
     "constraints": ("lookup", "aggregate", "chain"),
     "network": ("lookup", "aggregate", "as_of", "chain", "flow"),
 }
-"""Kinds of question of each benchmark, in the order in which they are asked."""
+"""Question kinds of each benchmark, in the order of asking."""
 
 FIXED_RECORDS = 6
-"""Records that matter to a sum where `Evidence` is fixed, at every scale that holds them."""
+"""Number of records in a sum if `Evidence` is "fixed", at every scale large enough for them."""
 GROWING_SHARE = 0.01
-"""Share of the records that matter to a sum where `Evidence` is growing, from `LEAST_RECORDS`."""
+"""Share of all records in a sum if `Evidence` is "growing"; at least `LEAST_RECORDS`."""
 LEAST_RECORDS = 4
 
 
 About = tuple[QuestionKind, dict[str, Any]]
-"""A kind of question and what it is about."""
+"""A question kind and its arguments."""
 
 
 class RetryError(Exception):
-    """These draws give no good question; other draws may."""
+    """Raised when the current random draws give no good question; other draws may."""
 
 
 class Made(NamedTuple):
-    """Records with their questions; ``notes``: facts that the records alone do not give."""
+    """Generated records and questions; ``notes`` holds facts that the records do not contain."""
 
     records: list[Record]
     questions: list[Question]
@@ -165,10 +165,10 @@ class Made(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A question to be made.
+    """A request for one question.
 
-    ``hops``: of a chain, the most. ``luck``: a draw from 0 to 1, the same for a seed at every
-    scale, by which questions of a kind vary.
+    ``hops``: the maximum length of a chain. ``luck``: a random number from 0 to 1 that varies the
+    questions of a kind; it depends on the seed but not on the scale.
     """
 
     kind: QuestionKind
@@ -183,55 +183,55 @@ def questions_to_ask(
     hops: Sequence[int],
     questions: int,
 ) -> list[Asked]:
-    """Return the questions to ask: each kind, then chains of other lengths, then all again.
+    """Return the questions to ask: one of each kind, then chains of other lengths, then repeat.
 
-    With which length chains begin goes round with the seed, so that each is asked equally often.
+    The first chain length rotates with the seed, so that all lengths are asked equally often.
 
     Raises:
-        ValueError: a kind that the benchmark does not have, or no hops; none at all.
+        ValueError: the benchmark lacks one of ``kinds``, or no question or no hop is asked for.
     """
     order = KINDS[name] if kinds is None else tuple(kinds)
     if unknown := [kind for kind in order if kind not in KINDS[name]]:
         raise ValueError(
-            f"the {name} benchmark has no questions of kind {unknown[0]!r}; write some of "
+            f"the {name} benchmark has no questions of kind {unknown[0]!r}; use some of "
             + ", ".join(KINDS[name])
         )
     lengths = sorted(set(hops)) if name != "constraints" else sorted({max(2, h) for h in hops})
     if not order or questions < 1 or not lengths or lengths[0] < 1:
         raise ValueError("ask at least one question; chains have at least one hop")
-    asked: list[Asked] = []
+    asks: list[Asked] = []
     chains = 0
-    while len(asked) < questions:
-        again: list[QuestionKind] = [*order]
-        again += ["chain"] * (len(lengths) - 1) if "chain" in order else []
-        for kind in again:
+    while len(asks) < questions:
+        round_kinds: list[QuestionKind] = [*order]
+        round_kinds += ["chain"] * (len(lengths) - 1) if "chain" in order else []
+        for kind in round_kinds:
             if kind == "chain":
-                asked.append(Asked("chain", lengths[(seed + chains) % len(lengths)]))
+                asks.append(Asked("chain", lengths[(seed + chains) % len(lengths)]))
                 chains += 1
             else:
-                asked.append(Asked(kind))
+                asks.append(Asked(kind))
     draws = Draws("asked", name, seed)
-    return [question._replace(luck=draws.random()) for question in asked[:questions]]
+    return [question._replace(luck=draws.random()) for question in asks[:questions]]
 
 
 def needed_records(
     records: int, evidence: Evidence, parameters: Mapping[str, int], most: int
 ) -> int:
-    """Return the number of records that should matter to a sum, from 2 to ``most``.
+    """Return how many records a sum should involve, from 2 to ``most``.
 
-    The parameter ``num_needed``, where there is one, sets their number.
+    The parameter ``num_needed``, if present, sets this number.
     """
     if "num_needed" in parameters:
-        wanted = parameters["num_needed"]
+        count = parameters["num_needed"]
     elif evidence == "fixed":
-        wanted = FIXED_RECORDS
+        count = FIXED_RECORDS
     else:
-        wanted = max(LEAST_RECORDS, round(GROWING_SHARE * records))
-    return max(2, min(wanted, most))
+        count = max(LEAST_RECORDS, round(GROWING_SHARE * records))
+    return max(2, min(count, most))
 
 
 def longest_chain(hops: int, most: int) -> int:
-    """Return ``hops`` if a chain may be that long, else the largest allowed power of two."""
+    """Return ``hops`` if it is at most ``most``, else the largest power of two up to ``most``."""
     return hops if hops <= most else 1 << (max(1, most).bit_length() - 1)
 
 
@@ -246,7 +246,7 @@ def make_question(
     choices: Iterable[object] = (),
     form: str = "number",
 ) -> Question:
-    """Return a question, its text written by the pattern of its kind."""
+    """Return a question; its text follows from ``about``."""
     return Question(
         kind=kind,
         text=question_text(about),
@@ -261,25 +261,25 @@ def make_question(
 
 
 def draw_lookup(draws: Draws, size: int, places: Sequence[int], used: Iterable[int]) -> int:
-    """Return one of ``places`` that no other question uses: the next one to a place drawn.
+    """Return the unused one of ``places`` that is nearest to a randomly drawn place.
 
-    So records looked up are as likely anywhere in the document, of ``size`` records.
+    The drawn place is uniform over the document's ``size`` records, so lookups are spread evenly.
     """
-    others = set(used)
-    free = [place for place in places if place not in others]
+    taken = set(used)
+    free = [place for place in places if place not in taken]
     drawn = draws.below(size)
     return min(free or places, key=lambda place: abs(place - drawn))
 
 
 def require_not_last(records: Sequence[Record], made: Mapping[str, Iterable[Question]]) -> None:
-    """Refuse an answer that occurs in the last record: copying from there must be wrong.
+    """Reject answers that occur in the last record: copying from it must not be right.
 
     Raises:
-        RetryError: there is one.
+        RetryError: the last record contains an answer.
     """
     last = {str(abs(value)) for value in records[-1].values() if isinstance(value, int)}
     last |= {str(value) for value in records[-1].values()}
-    if any(question.answer in last for some in made.values() for question in some):
+    if any(question.answer in last for questions in made.values() for question in questions):
         raise RetryError
 
 
@@ -288,19 +288,19 @@ def in_order(
     made: Mapping[str, Sequence[Question]],
     lookup: Callable[[], Question] | None = None,
 ) -> list[Question]:
-    """Return the questions in the order in which they were asked, none of them twice.
+    """Return distinct questions in the order in which they were requested.
 
-    Where a document is too small for one more of a kind, a lookup takes its place.
+    A lookup replaces a question if the document is too small for another one of that kind.
 
     Raises:
-        RetryError: missing a record that matters does not show in an answer; there are too few.
+        RetryError: there are too few questions, two are alike, or one has the margin 0.
     """
     by_text: dict[str, Question] = {}
-    left: dict[str, list[Question]] = {}
-    for kind, some in made.items():
-        left[kind] = list({candidate.text: candidate for candidate in some}.values())
-    for wanted in asked:
-        options = left.get(wanted.kind) or left.get("lookup")
+    by_kind: dict[str, list[Question]] = {}
+    for kind, candidates in made.items():
+        by_kind[kind] = list({candidate.text: candidate for candidate in candidates}.values())
+    for ask in asked:
+        options = by_kind.get(ask.kind) or by_kind.get("lookup")
         if options:
             question = options.pop(0)
         elif lookup is not None:

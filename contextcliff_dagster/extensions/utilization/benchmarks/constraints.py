@@ -1,14 +1,14 @@
-"""Distributed constraints: values of entities' attributes that follow from scattered statements.
+"""Constraints benchmark: attribute values of entities, implied by statements across the document.
 
-Here are the assignment and its statements, answers with the records that they rest on, and changes.
+This module draws the assignment and its statements, answers questions, and changes statements.
 
-Where it differs from the design document: all ten attributes have a domain; a value that is asked
-for is the only possible one, for a chain of statements leads to it from a fact, and no other does;
-the four types of constraint are equally many, and their number is met.
+Differences from the design document: all ten attributes have a domain; each requested value is
+unique, because exactly one chain of statements leads to it from a fact; the four constraint types
+are equally frequent, and their total is exact.
 
-A change gives some cells another value and rewrites the statements that this makes false. So the
-document contradicts nothing, and each changed record is false of the assignment before, but for a
-few inequalities that make up the number.
+A change gives some cells another value and rewrites the statements that become false. The document
+stays consistent. Each changed record is false under the old assignment, except for a few
+inequalities that fill up the requested number.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Value = str | int
 
 
 def cells_of(record: Record) -> tuple[Cell, ...]:
-    """Return the cells that a statement is about: one, or two."""
+    """Return the one or two cells that a statement mentions."""
     kind = record["type"]
     if kind in ("fact", "neq"):
         return ((record["entity"], record["attr"]),)
@@ -55,7 +55,7 @@ def cells_of(record: Record) -> tuple[Cell, ...]:
 
 
 class Statements:
-    """The records of a constraints document. ``domains``: attribute -> its values."""
+    """Records of a constraints document; ``domains`` maps each attribute to its values."""
 
     def __init__(self, records: Sequence[Record], domains: Mapping[str, Sequence[Value]]) -> None:
         self.records, self._domains = records, domains
@@ -68,7 +68,7 @@ class Statements:
                 self._facts[(record["attr"], record["value"])].append(place)
 
     def count_question(self, about: Mapping[str, Any]) -> Question:
-        """Return the question of how many facts state a value."""
+        """Return the question how many facts state a value."""
         evidence = self._facts[(about["attr"], about["value"])]
         most = max(map(len, self._facts.values()))
         return make_question("aggregate", about, len(evidence), evidence, 1, choices=(0, most))
@@ -76,10 +76,10 @@ class Statements:
     def value_question(
         self, kind: QuestionKind, about: Mapping[str, Any], evidence: Sequence[int], hops: int
     ) -> Question:
-        """Return the question of a value to which ``evidence`` leads.
+        """Return a question whose answer is the value implied by ``evidence``.
 
         Raises:
-            ValueError: it leads to no single value.
+            ValueError: ``evidence`` does not imply exactly one value.
         """
         target = (about["entity"], about["attr"])
         values = self.possible(evidence, target)
@@ -95,74 +95,74 @@ class Statements:
     def possible(
         self, chain: Iterable[int], target: Cell, missing: int | None = None
     ) -> list[Value]:
-        """Return the values of ``target`` that the statements of a chain leave.
+        """Return the values of ``target`` that the statements of a chain still allow.
 
-        A chain of `constraints` is linked with the rest of the document by statements alone that
-        exclude nothing, and by those of what a value is not. ``missing``: a record read over.
+        Only the chain and the inequalities are read: other statements that mention its cells
+        exclude no value. ``missing`` is the index of a record to ignore.
         """
-        read = [self.records[place] for place in chain if place != missing]
-        left: dict[Cell, list[Value]] = {}
-        for cell in (target, *(cell for record in read for cell in cells_of(record))):
-            excluded = {
+        statements = [self.records[place] for place in chain if place != missing]
+        domains: dict[Cell, list[Value]] = {}
+        for cell in (target, *(cell for record in statements for cell in cells_of(record))):
+            exclusions = {
                 self.records[place]["value"]
                 for place in self._neqs.get(cell, ())
                 if place != missing
             }
-            left[cell] = [value for value in self._domains[cell[1]] if value not in excluded]
-        before = -1
-        while before != (before := sum(map(len, left.values()))):
-            for record in read:
-                first, *others = cells_of(record)
+            domains[cell] = [value for value in self._domains[cell[1]] if value not in exclusions]
+        previous_size = -1
+        while previous_size != (previous_size := sum(map(len, domains.values()))):
+            for record in statements:
+                first, *other_cells = cells_of(record)
                 if record["type"] == "fact":
-                    left[first] = [record["value"]]
-                elif record["type"] == "impl" and left[first] == [record["if_value"]]:
-                    left[others[0]] = [record["then_value"]]
+                    domains[first] = [record["value"]]
+                elif record["type"] == "impl" and domains[first] == [record["if_value"]]:
+                    domains[other_cells[0]] = [record["then_value"]]
                 elif record["type"] in ("eq", "mut"):
-                    same = [value for value in left[first] if value in left[others[0]]]
-                    left[first] = left[others[0]] = same
-        return left[target]
+                    common = [value for value in domains[first] if value in domains[other_cells[0]]]
+                    domains[first] = domains[other_cells[0]] = common
+        return domains[target]
 
 
 ATTRIBUTES = tuple(DOMAINS)
 PARTNER = {
-    one: other
-    for one in ATTRIBUTES
-    for other in ATTRIBUTES
-    if one != other and DOMAINS[one] == DOMAINS[other]
+    attribute: partner
+    for attribute in ATTRIBUTES
+    for partner in ATTRIBUTES
+    if attribute != partner and DOMAINS[attribute] == DOMAINS[partner]
 }
-"""The attribute with the same domain."""
+"""Attribute -> the other attribute with the same domain."""
 _TRIES = 400
 
 
 def num_facts(parameters: Mapping[str, int]) -> int:
-    """Return the number of facts: one for every fourth attribute of an entity."""
-    every = parameters["num_entities"] * parameters["num_attributes"]
-    return parameters.get("num_facts", every // 4)
+    """Return the number of facts, by default a quarter of all entity-attribute pairs."""
+    pairs = parameters["num_entities"] * parameters["num_attributes"]
+    return parameters.get("num_facts", pairs // 4)
 
 
 def domains_of(parameters: Mapping[str, int]) -> Mapping[str, Sequence[Value]]:
-    """Return the attributes and their values.
+    """Return each attribute with its values.
 
     Raises:
-        ValueError: there are not so many.
+        ValueError: the number of attributes or of values is out of range.
     """
     attributes, size = parameters["num_attributes"], parameters["attribute_domains"]
     if not (2 <= attributes <= len(ATTRIBUTES) and 3 <= size <= len(DOMAINS[ATTRIBUTES[0]])):
         raise ValueError(
-            f"{attributes} attributes with {size} values: write 2 to {len(ATTRIBUTES)} attributes, "
-            f"3 to {len(DOMAINS[ATTRIBUTES[0]])} values"
+            f"{attributes} attributes with {size} values each are out of range; use 2 to "
+            f"{len(ATTRIBUTES)} attributes and 3 to {len(DOMAINS[ATTRIBUTES[0]])} values"
         )
     return {attr: DOMAINS[attr][:size] for attr in ATTRIBUTES[:attributes]}
 
 
 class World:
-    """A drawn assignment, and the statements about it so far.
+    """A drawn assignment and the statements written about it so far.
 
     Attributes:
-        truth: the value of each cell; statements are true of it.
-        left: type of statement -> how many are still to be written.
-        closed: cells of which nothing more is stated but what a plan says.
-        counted: values of an attribute of which nothing more is stated directly.
+        truth: the value of each cell; every statement is true of it.
+        left: statement type -> number of statements still to write.
+        closed: cells that random statements must not mention; only planned ones do.
+        counted: attribute-value pairs that no further fact may state.
     """
 
     def __init__(self, draws: Draws, parameters: Mapping[str, int]) -> None:
@@ -184,10 +184,10 @@ class World:
         self._written: set[tuple[object, ...]] = set()
 
     def draw_cell(self, attr: str | None = None, not_of: str | None = None) -> Cell:
-        """Return a cell that is not closed.
+        """Return a random cell that is not closed.
 
         Raises:
-            RetryError: there is hardly one.
+            RetryError: no such cell was drawn in `_TRIES` attempts.
         """
         pick = self.draws.pick
         for _ in range(_TRIES):
@@ -197,12 +197,12 @@ class World:
         raise RetryError
 
     def wrong(self, cell: Cell) -> Value:
-        """Return a value that ``cell`` does not have."""
+        """Return a random value other than the true one of ``cell``."""
         values = self.domains[cell[1]]
         return self.draws.pick([value for value in values if value != self.truth[cell]])
 
     def write(self, name: str, **values: object) -> Record | None:
-        """Return a statement; None if already written, or if none of its type is left."""
+        """Return a statement; None if it is already written or its type is used up."""
         record = make_record("constraints", name, **values)
         key = tuple(record.values())
         if key in self._written or not self.left[name]:
@@ -212,15 +212,15 @@ class World:
         return record
 
     def fact(self, cell: Cell) -> Record | None:
-        """Write the value of ``cell``."""
+        """Return the fact that states the value of ``cell``, or None as `write` does."""
         return self.write("fact", entity=cell[0], attr=cell[1], value=self.truth[cell])
 
     def neq(self, cell: Cell, value: Value) -> Record | None:
-        """Write that ``cell`` does not have this value."""
+        """Return the statement that ``cell`` does not have ``value``, or None as `write` does."""
         return self.write("neq", entity=cell[0], attr=cell[1], value=value)
 
     def impl(self, cell: Cell, value: Value, then: Cell, then_value: Value) -> Record | None:
-        """Write that ``then`` has its value if ``cell`` has this one."""
+        """Return "if ``cell`` is ``value``, ``then`` is ``then_value``"; None as `write` does."""
         if cell == then:
             return None
         return self.write(
@@ -234,7 +234,7 @@ class World:
         )
 
     def pair(self, one: Cell, other: Cell) -> Record | None:
-        """Write that two cells have the same value: eq of one attribute, mut of two."""
+        """Return that two cells are equal: eq within an attribute, mut across two; else None."""
         if self.draws.below(2):
             one, other = other, one
         name = "eq" if one[1] == other[1] else "mut"
@@ -242,10 +242,10 @@ class World:
 
 
 def written(record: Record | None) -> Record:
-    """Return ``record``.
+    """Return ``record`` if it was written.
 
     Raises:
-        RetryError: it is None.
+        RetryError: ``record`` is None.
     """
     if record is None:
         raise RetryError
@@ -253,7 +253,7 @@ def written(record: Record | None) -> Record:
 
 
 _NEQ_STARTS_FROM = 40
-"""Inequalities that must be left for a chain to begin by excluding all other values."""
+"""Fewest unwritten inequalities for a chain to start by excluding all other values."""
 _MOST_DECOYS = 4
 
 
@@ -270,8 +270,8 @@ def make_constraints(
     """Draw an assignment, statements about it, and questions.
 
     Raises:
-        RetryError: these draws came to a dead end.
-        ValueError: parameters outside of the benchmark's.
+        RetryError: these draws led to a dead end.
+        ValueError: a parameter is out of the benchmark's range.
     """
     world = World(draws, parameters)
     lengths = [question.hops for question in asked if question.kind == "chain"]
@@ -288,36 +288,36 @@ def make_constraints(
         chains.append(_chain(world, hops, evidence))
         links -= hops - 1
     values: dict[tuple[str, Value], list[Record]] = {}
-    others: list[Record] = []
-    stated: set[Cell] = set()
+    other_records: list[Record] = []
+    cells_stated: set[Cell] = set()
     for number, luck in enumerate(counts):
         room = world.left["fact"] - lookups
-        most = room // (len(counts) - number)
-        needed = needed_records(world.size, evidence, parameters, most)
+        limit = room // (len(counts) - number)
+        need = needed_records(world.size, evidence, parameters, limit)
         # Else the answer, a count, would follow from the size alone.
-        needed = max(2, min(most, needed + round((luck - 0.5) * max(4, needed * 0.6))))
-        spare = (room - needed - 2 * (len(counts) - number - 1)) // 3
-        value, some, like = _count(world, chains, needed, spare, stated)
-        values[value] = some
-        others += like
+        need = max(2, min(limit, need + round((luck - 0.5) * max(4, need * 0.6))))
+        spare = (room - need - 2 * (len(counts) - number - 1)) // 3
+        value, facts, decoy_facts = _count(world, chains, need, spare, cells_stated)
+        values[value] = facts
+        other_records += decoy_facts
     looked_up = []
     for _ in range(lookups):
         cell = _draw_uncounted(world)
         world.closed.add(cell)
         looked_up.append((cell, written(world.fact(cell))))
-    world.closed -= stated
-    others += _decoys(world, chains)
-    others += _fill(world)
+    world.closed -= cells_stated
+    other_records += _decoys(world, chains)
+    other_records += _fill(world)
     groups = [chain.records for chain in chains] + list(values.values())
     groups += [[record] for _, record in looked_up]
-    records = _placed(draws, groups, others)
-    made = _questions(world, records, chains, list(values), looked_up)
-    require_not_last(records, {**made, "lookup": ()})
-    return Made(records, in_order(asked, made), {"assignment": _packed(world)})
+    records = _placed(draws, groups, other_records)
+    questions = _questions(world, records, chains, list(values), looked_up)
+    require_not_last(records, {**questions, "lookup": ()})
+    return Made(records, in_order(asked, questions), {"assignment": _packed(world)})
 
 
 def _chain(world: World, hops: int, evidence: Evidence) -> _Chain:
-    """Write ``hops`` statements, each of which is needed to see what follows from the next."""
+    """Write a chain of ``hops`` steps from a stated value to a target; every step is needed."""
     cell = world.draw_cell()
     world.closed.add(cell)
     negated = evidence == "growing" and world.left["neq"] >= _NEQ_STARTS_FROM
@@ -333,27 +333,27 @@ def _chain(world: World, hops: int, evidence: Evidence) -> _Chain:
             types.remove("mut")
         name = world.draws.pick(types)
         if name == "impl":
-            other = world.draw_cell()
-            record = world.impl(cell, world.truth[cell], other, world.truth[other])
+            next_cell = world.draw_cell()
+            record = world.impl(cell, world.truth[cell], next_cell, world.truth[next_cell])
         else:
             attr = cell[1] if name == "eq" else PARTNER[cell[1]]
-            other = world.draw_cell(attr, not_of=cell[0])
-            world.truth[other] = world.truth[cell]
-            record = world.pair(cell, other)
-        world.closed.add(other)
-        cells.append(other)
+            next_cell = world.draw_cell(attr, not_of=cell[0])
+            world.truth[next_cell] = world.truth[cell]
+            record = world.pair(cell, next_cell)
+        world.closed.add(next_cell)
+        cells.append(next_cell)
         records.append(written(record))
-        cell = other
+        cell = next_cell
     return _Chain(cell, hops, cells, records)
 
 
 def _count(
     world: World, chains: Sequence[_Chain], needed: int, spare: int, stated: set[Cell]
 ) -> tuple[tuple[str, Value], list[Record], list[Record]]:
-    """Write facts of one value of an attribute, and ``spare`` at most of each of two others."""
+    """Write ``needed`` facts of one value and at most ``spare`` facts each of two other values."""
     attr = world.draws.pick(world.attributes)
     started = {(chain.cells[0][1], world.truth[chain.cells[0]]) for chain in chains}
-    free = world.draws.shuffled(
+    free_cells = world.draws.shuffled(
         [(entity, attr) for entity in world.entities if (entity, attr) not in world.closed]
     )
     values = [
@@ -365,19 +365,19 @@ def _count(
         raise RetryError
     counts = [needed]
     for _ in values[1:3]:
-        some = max(1, needed + world.draws.between(-needed // 3, needed // 3))
-        counts.append(some if some <= spare else 0)
+        decoy_count = max(1, needed + world.draws.between(-needed // 3, needed // 3))
+        counts.append(decoy_count if decoy_count <= spare else 0)
     groups: list[list[Record]] = []
     for value, count in zip(values, counts, strict=False):
-        if len(free) < count:
+        if len(free_cells) < count:
             raise RetryError
-        cells, free = free[:count], free[count:]
+        cells, free_cells = free_cells[:count], free_cells[count:]
         world.truth.update(dict.fromkeys(cells, value))
         world.closed.update(cells)
         stated.update(cells)
         groups.append([written(world.fact(cell)) for cell in cells])
     world.counted.add((attr, values[0]))
-    return (attr, values[0]), groups[0], [record for some in groups[1:] for record in some]
+    return (attr, values[0]), groups[0], [record for group in groups[1:] for record in group]
 
 
 def _draw_uncounted(world: World) -> Cell:
@@ -389,40 +389,40 @@ def _draw_uncounted(world: World) -> Cell:
 
 
 def _decoys(world: World, chains: Sequence[_Chain]) -> list[Record]:
-    """Statements about the cells of chains that exclude nothing but single values of targets."""
+    """Return statements about the chains' cells that exclude at most one value of a target."""
     decoys = []
     for chain in chains:
         for _ in range(min(_MOST_DECOYS, world.left["impl"] // (4 * len(chains)))):
-            other, near = world.draw_cell(), world.draws.pick(chain.cells)
+            cell, near = world.draw_cell(), world.draws.pick(chain.cells)
             if world.draws.below(2):  # leads on to another cell
-                decoys.append(world.impl(near, world.truth[near], other, world.truth[other]))
+                decoys.append(world.impl(near, world.truth[near], cell, world.truth[cell]))
             else:  # would lead here to another value; its condition is false
-                decoys.append(world.impl(other, world.wrong(other), near, world.wrong(near)))
+                decoys.append(world.impl(cell, world.wrong(cell), near, world.wrong(near)))
         if world.left["neq"] >= 4 * len(chains) and world.draws.below(2):
             decoys.append(world.neq(chain.target, world.wrong(chain.target)))
     return [record for record in decoys if record is not None]
 
 
 def _fill(world: World) -> list[Record]:
-    """Write true statements about open cells until the number of each type is met."""
-    filled: list[Record] = []
-    same: dict[tuple[str, Value], list[Cell]] = defaultdict(list)
+    """Write true statements about open cells until every type has its number."""
+    statements: list[Record] = []
+    cells_by_value: dict[tuple[str, Value], list[Cell]] = defaultdict(list)
     for cell, value in world.truth.items():
         if cell not in world.closed:
-            same[cell[1], value].append(cell)
+            cells_by_value[cell[1], value].append(cell)
     for name in ("fact", "neq", "eq", "mut", "impl"):
-        failed = 0
+        failures = 0
         while world.left[name]:
-            record = _statement(world, name, same)
+            record = _statement(world, name, cells_by_value)
             if record is not None:
-                filled.append(record)
-            elif (failed := failed + 1) > _TRIES + len(filled):
+                statements.append(record)
+            elif (failures := failures + 1) > _TRIES + len(statements):
                 raise RetryError
-    return filled
+    return statements
 
 
 def _statement(
-    world: World, name: str, same: Mapping[tuple[str, Value], Sequence[Cell]]
+    world: World, name: str, cells_by_value: Mapping[tuple[str, Value], Sequence[Cell]]
 ) -> Record | None:
     cell = world.draw_cell()
     value = world.truth[cell]
@@ -435,7 +435,7 @@ def _statement(
         if world.draws.below(2):
             return world.impl(cell, value, other, world.truth[other])
         return world.impl(cell, world.wrong(cell), other, world.draws.pick(world.domains[other[1]]))
-    cells = same.get((cell[1] if name == "eq" else PARTNER[cell[1]], value))
+    cells = cells_by_value.get((cell[1] if name == "eq" else PARTNER[cell[1]], value))
     if not cells:
         return None
     other = world.draws.pick(cells)
@@ -445,15 +445,15 @@ def _statement(
 def _placed(
     draws: Draws, groups: Sequence[Sequence[Record]], others: Sequence[Record]
 ) -> list[Record]:
-    """Return all statements: each group's over the whole length, in any order."""
+    """Return all statements in random order, with each group spread over the whole document."""
     size = sum(map(len, groups)) + len(others)
-    taken: set[int] = set()
+    taken_places: set[int] = set()
     records: dict[int, Record] = {}
     for group in sorted(groups, key=len, reverse=True):
-        places = draws.spread(len(group), 0, size, taken)
+        places = draws.spread(len(group), 0, size, taken_places)
         records.update(zip(places, draws.shuffled(group), strict=True))
-    rest = iter(draws.shuffled(others))
-    return [records[place] if place in records else next(rest) for place in range(size)]
+    remaining = iter(draws.shuffled(others))
+    return [records[place] if place in records else next(remaining) for place in range(size)]
 
 
 def _questions(
@@ -465,24 +465,24 @@ def _questions(
 ) -> dict[str, list[Question]]:
     statements = Statements(records, world.domains)
     place = {id(record): number for number, record in enumerate(records)}
-    made: dict[str, list[Question]] = {"lookup": [], "aggregate": [], "chain": []}
+    questions: dict[str, list[Question]] = {"lookup": [], "aggregate": [], "chain": []}
     for (entity, attr), record in looked_up:
         about = {"ask": "value", "entity": entity, "attr": attr}
         question = statements.value_question("lookup", about, [place[id(record)]], 1)
-        made["lookup"].append(question)
+        questions["lookup"].append(question)
     for attr, value in counted:
-        made["aggregate"].append(
+        questions["aggregate"].append(
             statements.count_question({"ask": "facts", "attr": attr, "value": value})
         )
     for chain in chains:
         about = {"ask": "value", "entity": chain.target[0], "attr": chain.target[1]}
         evidence = [place[id(record)] for record in chain.records]
-        made["chain"].append(statements.value_question("chain", about, evidence, chain.hops))
-    return made
+        questions["chain"].append(statements.value_question("chain", about, evidence, chain.hops))
+    return questions
 
 
 def _packed(world: World) -> str:
-    """All values, entity by entity, each as the digit of its place in its domain."""
+    """Return all values, entity by entity, as one digit each: the index in the domain."""
     return "".join(
         str(world.domains[attr].index(value)) for (_, attr), value in world.truth.items()
     )
@@ -515,11 +515,11 @@ def change_constraints(draws: Draws, data: Benchmark, count: int, recompute: boo
 
 
 class _Changed:
-    """The document while it is changed.
+    """A document during the change of its statements.
 
     Attributes:
-        units: cells that get another value together: those of a chain that are said to be equal.
-        changed: places of records that are not what they were.
+        units: groups of cells that must change together, because a chain states they are equal.
+        changed: indices of the records changed so far.
     """
 
     def __init__(self, draws: Draws, data: Benchmark, recompute: bool) -> None:
@@ -562,18 +562,18 @@ class _Changed:
                 self.units += self._classes(chain.evidence)
 
     def _classes(self, evidence: Iterable[int]) -> list[tuple[Cell, ...]]:
-        """Return the cells of a chain, cells of the same value in one class."""
+        """Return the cells of a chain, grouped by stated equality."""
         records = [self.records[place] for place in evidence]
         classes = {cell: {cell} for record in records for cell in cells_of(record)}
         for record in records:
             if record["type"] in ("eq", "mut"):
-                one, other = cells_of(record)
-                both = classes[one] | classes[other]
-                classes.update(dict.fromkeys(both, both))
-        return sorted({tuple(sorted(some)) for some in classes.values()})
+                left, right = cells_of(record)
+                union = classes[left] | classes[right]
+                classes.update(dict.fromkeys(union, union))
+        return sorted({tuple(sorted(cells)) for cells in classes.values()})
 
     def revalue(self, unit: Sequence[Cell], most: int) -> None:
-        """Give the cells another value, unless more than ``most`` records are then changed."""
+        """Give the cells another value unless that changes more than ``most`` records in total."""
         before = self.truth[unit[0]]
         options = [value for value in self.domains[unit[0][1]] if value != before]
         value = self._draws.pick(options)
@@ -614,7 +614,7 @@ class _Changed:
                 self._equal[cell[1], self.truth[cell]].append(cell)
 
     def _made_true(self, place: int, unit: set[Cell], before: Value) -> Record | None:
-        """A record of the same type that is true now; None where there is none."""
+        """Return a record of the same type that is true now, or None if there is none."""
         record = self.records[place]
         first, *others = cells_of(record)
         value = self.truth[first]
@@ -623,7 +623,7 @@ class _Changed:
         if record["type"] == "neq":
             if record["value"] != value:
                 return record
-            # Where all other values are excluded, only the one before is left to be stated.
+            # If all other values are excluded, only the previous one is left to state.
             return {**record, "value": before if place in self._needed else self._wrong(first)}
         then = others[0]
         if record["type"] != "impl":
@@ -632,18 +632,18 @@ class _Changed:
             return {**record, "if_value": value, "then_value": self.truth[then]}
         if record["if_value"] != value:
             return record
-        if then in self._closed:  # it must not constrain a value that is asked for
+        if then in self._closed:  # must not constrain the value of a question
             return {**record, "if_value": self._wrong(first)}
         return {**record, "then_value": self.truth[then]}
 
     def _shared(self, record: Record, one: Cell, other: Cell, unit: set[Cell]) -> Record | None:
-        """The same statement with another cell that has the value now."""
-        near, away = (one, other) if one in unit else (other, one)
-        cells = self._equal.get((away[1], self.truth[near]), [])
+        """Return the statement with another cell that has the new value; None if none is found."""
+        kept_cell, replaced_cell = (one, other) if one in unit else (other, one)
+        cells = self._equal.get((replaced_cell[1], self.truth[kept_cell]), [])
         for _ in range(_CORRUPTION_TRIES if cells else 0):
             cell = self._draws.pick(cells)
-            if cell[0] != near[0] and cell not in unit:
-                first, second = (cell, near) if away == one else (near, cell)
+            if cell[0] != kept_cell[0] and cell not in unit:
+                first, second = (cell, kept_cell) if replaced_cell == one else (kept_cell, cell)
                 return {
                     **record,
                     "e1": first[0],
@@ -658,16 +658,16 @@ class _Changed:
         return self._draws.pick(options)
 
     def another_neq(self, place: int) -> None:
-        """Change an inequality to another one."""
+        """Replace an inequality by another one that is also true."""
         record = self.records[place]
         if record["type"] == "neq" and place not in self.changed:
             (cell,) = cells_of(record)
-            other = {**record, "value": self._wrong(cell)}
-            if cell not in self._closed and tuple(other.values()) not in self._written:
-                self._apply({place: other}, (), record["value"])
+            variant = {**record, "value": self._wrong(cell)}
+            if cell not in self._closed and tuple(variant.values()) not in self._written:
+                self._apply({place: variant}, (), record["value"])
 
     def packed(self) -> str:
-        """As `Benchmark.notes` hold it."""
+        """Return the assignment in the form of `Benchmark.notes`."""
         return "".join(
             str(self.domains[attr].index(value)) for (_, attr), value in self.truth.items()
         )

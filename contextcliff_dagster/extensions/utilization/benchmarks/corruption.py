@@ -1,16 +1,16 @@
-"""Documents of which some records were changed.
+"""Corruption: documents with some records changed.
 
-What stays: the number, order, types, times and identifiers of records, so that a format reads them
-as before. What may change, and what holds of it afterwards:
+The number, order, types, times and identifiers of records stay, so that every format can still be
+parsed. These parts may change:
 
 - warehouse: quantities, the same on both sides of a transfer; no stock falls below 0.
-- constraints: values, and with whom a value is shared; the statements still contradict nothing, for
-  they are true of another assignment.
+- constraints: values, and which cells share a value; the statements stay consistent, because they
+  are true of another assignment.
 - network: initial weights and the values of events; weights stay whole and at least 1.
 
-``distractors``: no record that matters to a question, and none that could lead to another answer
-if the statements that matter stay (such as a connection that becomes a shortcut); answers stay.
-``recomputed``: any record; answers, evidence and margins follow from what is then written.
+``distractors``: only records that no question depends on and that cannot change an answer (such as
+a connection that would become a shortcut); answers stay the same.
+``recomputed``: any record; answers, evidence and margins are recomputed from the changed records.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _MOST_ATTEMPTS = 20
 def corrupt(data: Benchmark, share: float, of: Corrupted, seed: int) -> Benchmark:
     """Return ``data`` with ``share`` of its records changed, rounded to whole records.
 
-    Where a question could no longer be missed by missing one of its records, others are drawn.
+    Changes are redrawn if a question could be answered without one of its evidence records.
 
     Raises:
-        ValueError: not so many records can be changed.
+        ValueError: too few records can be changed.
     """
     if not 0 <= share < 1:
-        raise ValueError(f"a share of {share} is not from 0 to below 1")
+        raise ValueError(f"corruption share {share} is out of range; use 0 or more and less than 1")
     count = round(share * len(data.records))
     if not count:
         return data
@@ -63,8 +63,8 @@ def corrupt(data: Benchmark, share: float, of: Corrupted, seed: int) -> Benchmar
             continue
         places = [
             place
-            for place, (one, other) in enumerate(zip(change.records, data.records, strict=True))
-            if one != other
+            for place, (after, before) in enumerate(zip(change.records, data.records, strict=True))
+            if after != before
         ]
         if len(places) != count or any(question.margin == 0 for question in change.questions):
             continue

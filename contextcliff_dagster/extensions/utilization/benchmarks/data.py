@@ -1,8 +1,8 @@
-"""What a benchmark holds: seeded records of declared fields, and questions with their answers.
+"""Data model of the benchmarks: seeded records with declared fields, and questions with answers.
 
-The types, fields and keys of each benchmark's records are declared once; renderings write and
-parsers read by this table. ``key`` is that of the design document; ``terse`` and ``descriptive``
-are the keys of the other two verbosities.
+The record types, fields and keys of each benchmark are declared once, in a table that renderers and
+parsers share. ``key`` is the key in the design document; ``terse`` and ``descriptive`` are the keys
+of the other two verbosities.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ One = TypeVar("One")
 
 
 class Draws:
-    """Draws from a stream named by its parts, such as ``Draws("network", 3)``.
+    """A random stream seeded by a name in parts, such as ``Draws("network", 3)``.
 
-    Only `random.Random.random` is used: Python promises its sequence, and no other method's.
+    Uses only `random.Random.random`, the one method whose sequence Python guarantees.
     """
 
     def __init__(self, *name: object) -> None:
         self.random = random.Random("/".join(map(str, name))).random
 
     def below(self, count: int) -> int:
-        """Return one of 0 to ``count`` - 1."""
+        """Return a random integer from 0 to ``count`` - 1."""
         return int(self.random() * count)
 
     def between(self, low: int, high: int) -> int:
-        """Return one of ``low`` to ``high``, both included."""
+        """Return a random integer from ``low`` to ``high``, both included."""
         return low + int(self.random() * (high - low + 1))
 
     def pick(self, options: Sequence[One]) -> One:
-        """Return one of ``options``."""
+        """Return a random element of ``options``."""
         return options[int(self.random() * len(options))]
 
     def shuffled(self, options: Sequence[One]) -> list[One]:
-        """Return ``options`` in another order."""
-        drawn = list(options)
-        for last in range(len(drawn) - 1, 0, -1):
-            other = int(self.random() * (last + 1))
-            drawn[last], drawn[other] = drawn[other], drawn[last]
-        return drawn
+        """Return ``options`` in random order."""
+        items = list(options)
+        for last in range(len(items) - 1, 0, -1):
+            swap = int(self.random() * (last + 1))
+            items[last], items[swap] = items[swap], items[last]
+        return items
 
     def spread(self, count: int, start: int, stop: int, taken: MutableSet[int]) -> list[int]:
-        """Pick ``count`` free places in ascending order, one in each of ``count`` equal parts.
+        """Return ``count`` free places in ascending order, one in each of ``count`` equal parts.
 
-        Places are ``start`` to ``stop`` - 1 without those in ``taken``, to which they are added.
-        Where a part has none left, the nearest free place is taken instead.
+        Free places lie from ``start`` to ``stop`` - 1 and outside ``taken``; picked places are
+        added to ``taken``. A part without a free place uses the nearest free one.
 
         Raises:
-            ValueError: fewer than ``count`` are free.
+            ValueError: fewer than ``count`` places are free.
         """
         places = []
         for part in range(count):
@@ -67,7 +67,7 @@ class Draws:
                 )
                 place = next(near, None)
             if place is None:
-                raise ValueError(f"no {count} places are free from {start} to {stop}")
+                raise ValueError(f"fewer than {count} places are free from {start} to {stop}")
             taken.add(place)
             places.append(place)
         return sorted(places)
@@ -83,36 +83,36 @@ class Draws:
 BenchmarkName = Literal["warehouse", "constraints", "network"]
 QuestionKind = Literal["lookup", "aggregate", "as_of", "chain", "flow"]
 Evidence = Literal["growing", "fixed"]
-"""Whether the records that matter grow with the document, or stay as many."""
+"""Whether the evidence grows with the document or keeps a fixed number of records."""
 
 BENCHMARKS: tuple[BenchmarkName, ...] = ("warehouse", "constraints", "network")
 ALIASES: Mapping[str, BenchmarkName] = {"ledger": "warehouse", "constraint": "constraints"}
 
 Record = Mapping[str, Any]
-"""One record: keys in the order of its `schema.RecordSpec`, values as in JSON.
+"""A record: keys in the order of its `RecordSpec`, values as in JSON.
 
-Identifiers are texts (``WH-0042``), times are Unix seconds, quantities and weights integers.
+Identifiers are strings (``WH-0042``), times are Unix seconds, quantities and weights integers.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question over a whole document.
+    """A question about a whole document.
 
     Attributes:
         kind: `lookup` needs one record, `aggregate` the sum over several, `as_of` those up to a
             time, `chain` one record to find the next, `flow` a maximum flow.
-        text: as a person asks it, the same for every format; without an instruction on the form of
-            the answer.
-        answer: the only right one: an integer in digits, or a value as the records write it.
-        form: whether a number or a named value is asked for.
-        about: the question for programs: ``ask`` and its arguments (`ASKS`).
-        evidence: indices, ascending, of the records without which the answer cannot be known.
-        margin: for numbers the least change of the answer if one of the records that matter is
-            missed; for values the number of other values that then become possible. 0: there is a
-            record that matters, yet may be missed without harm.
-        hops: records that have to be found one after the other.
-        choices: what a guesser picks from; for numbers the plausible range ``(lowest, highest)``.
+        text: the wording, the same for every format, without an instruction on the form of the
+            answer.
+        answer: the only right answer: an integer in digits, or a value as the records write it.
+        form: whether the answer is a number or a named value.
+        about: the question in machine-readable form: ``ask`` and its arguments (`ASKS`).
+        evidence: ascending indices of the records needed to know the answer.
+        margin: the smallest effect of missing one evidence record: for numbers the change of the
+            answer, for values the number of further values that become possible. 0 means that
+            some evidence record can be missed without harm.
+        hops: number of records that must be found one after the other.
+        choices: options for a guesser; for numbers the plausible range ``(lowest, highest)``.
     """
 
     kind: QuestionKind
@@ -128,10 +128,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """The data of one document: the same for every format it is written in.
+    """The data of one document, shared by all its formats.
 
-    ``parameters``: as generated, by the document's names (``num_warehouses`` ...). ``records``: in
-    the order of time (constraints: as drawn). ``corrupted``: indices of records that were changed.
+    ``parameters``: the sizes, named as in the design document (``num_warehouses`` ...).
+    ``records``: in time order (constraints: as drawn). ``corrupted``: indices of changed records.
     """
 
     name: BenchmarkName
@@ -151,7 +151,7 @@ FieldKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """One field of a record; ``kind`` says how prose words it and how it is read back."""
+    """A field of a record; ``kind`` determines how prose words it and how parsers read it."""
 
     key: str
     kind: FieldKind
@@ -161,7 +161,7 @@ class FieldSpec:
 
 @dataclass(frozen=True, slots=True)
 class RecordSpec:
-    """One type of record. ``fixed``: keys whose values make it that type."""
+    """A record type; ``fixed`` holds the keys whose values identify it."""
 
     name: str
     fixed: Mapping[str, str]
@@ -270,7 +270,7 @@ ASKS: Mapping[str, tuple[str, ...]] = {
     "distance": ("from", "to", "at"),
     "max_flow": ("from", "to", "at"),
 }
-"""Question -> its arguments in `data.Question.about`; ``at`` None is now."""
+"""Question -> its arguments in `Question.about`; ``at`` None means now."""
 
 _COLORS = ("red", "blue", "green", "yellow", "orange", "purple", "black", "white")
 _SIZES = ("small", "medium", "large", "xlarge", "tiny", "huge", "micro", "mega")
@@ -292,25 +292,25 @@ DOMAINS: Mapping[str, tuple[str, ...] | tuple[int, ...]] = {
 }
 """Attribute -> its values. The design document names three of its ten (``attr_2`` is a rating).
 
-They come in pairs with the same values: ``mut`` says that two different attributes are equal, which
-those of different domains never are. Records write the attribute's name, as prose and the question
-do, so that a reader of one format need not translate what a reader of the other is given.
+Attributes come in pairs with the same domain, because ``mut`` states that two different attributes
+are equal. Records use the attribute's name, as prose and questions do, so that no format requires
+a translation that another format does not.
 """
 
 
 def make_record(benchmark: BenchmarkName, name: str, **values: Any) -> dict[str, Any]:
-    """Return a record of type ``name``, its keys in the schema's order.
+    """Return a record of type ``name`` with its keys in the schema's order.
 
-    ``from`` is a keyword: it is given as ``from_``.
+    Pass the field ``from`` as ``from_``, because ``from`` is a Python keyword.
 
     Raises:
-        ValueError: a field is missing, unknown, or the type is.
+        ValueError: the type is unknown, or a field is missing or unknown.
     """
-    given = {key.rstrip("_"): value for key, value in values.items()}
+    fields = {key.rstrip("_"): value for key, value in values.items()}
     for spec in SCHEMAS[benchmark]:
         if spec.name == name:
-            given |= spec.fixed
-            if given.keys() != {field_spec.key for field_spec in spec.fields}:
-                raise ValueError(f"fields of {name}: {sorted(given)}")
-            return {field_spec.key: given[field_spec.key] for field_spec in spec.fields}
-    raise ValueError(f"no record type {name!r} of the {benchmark} benchmark")
+            fields |= spec.fixed
+            if fields.keys() != {field_spec.key for field_spec in spec.fields}:
+                raise ValueError(f"record type {name!r} does not have the fields {sorted(fields)}")
+            return {field_spec.key: fields[field_spec.key] for field_spec in spec.fields}
+    raise ValueError(f"the {benchmark} benchmark has no record type {name!r}")

@@ -1,9 +1,9 @@
-"""The network: shortest paths and flows over directed connections whose weights change.
+"""Network benchmark: shortest paths and flows over directed connections whose weights change.
 
-Where it differs from the design document: the connections' records hold initial weights; weights
-stay whole and at least 1, because no other event is drawn; questions are only about nodes with a
-path between them. Connections and nodes are written where the document comes to them, so that a
-single record can be asked for at any position.
+Differences from the design document: the connections' records hold initial weights; events keep
+every weight an integer of at least 1; questions only concern nodes with a path between them.
+Connections and nodes are spread over the document instead of listed first, so that a lookup can
+concern a record at any position.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ START = 1704067200
 """The first second of 2024."""
 _FACTORS = (0.5, 0.75, 1.25, 1.5, 2.0)
 _HEAVY = 300
-"""Weights beyond it are brought down, so that they stay in sight of the others."""
+"""Events reduce weights above this value, so that weights stay comparable."""
 _DECOYS = 2
 _FEWEST_EVENTS = 2
-"""The least number of events of a connection that is asked about."""
+"""Minimum number of events of a connection that a question concerns."""
 
 
 class Busy(NamedTuple):
-    """A connection with planned records only, and the events in its slots.
+    """A connection with planned records only; ``actions`` maps its slots to actions.
 
-    ``until``: the slot as of which it is asked.
+    ``until``: the last slot that counts for an `as_of` question, else None.
     """
 
     kind: QuestionKind | None
@@ -60,10 +60,10 @@ class Busy(NamedTuple):
 
 
 def draw_edges(draws: Draws, parameters: Mapping[str, int]) -> list[Edge]:
-    """Return connections of all nodes: a directed tree, and others at random.
+    """Return connections among all nodes: a directed tree plus random further ones.
 
     Raises:
-        ValueError: there cannot be so many, or so few.
+        ValueError: ``num_edges`` is too small or too large for the nodes.
     """
     nodes = draws.shuffled([f"N-{number:04d}" for number in range(parameters["num_nodes"])])
     count = parameters["num_edges"]
@@ -72,22 +72,22 @@ def draw_edges(draws: Draws, parameters: Mapping[str, int]) -> list[Edge]:
     edges = {
         (nodes[draws.below(number)], node): None for number, node in enumerate(nodes) if number
     }
-    known = list(edges)
+    choices = list(edges)
     while len(edges) < count:
         # Connections both ways mislead a reader that misses the direction.
         edge = (
-            draws.pick(known)[::-1]
+            draws.pick(choices)[::-1]
             if draws.below(4) == 0
             else (draws.pick(nodes), draws.pick(nodes))
         )
         if edge[0] != edge[1] and edge not in edges:
             edges[edge] = None
-            known.append(edge)
+            choices.append(edge)
     return draws.shuffled(list(edges))
 
 
 class Plan:
-    """The order of the records. Slots are places of all records but the nodes'."""
+    """The order of the records; slots number all records except those of nodes."""
 
     def __init__(
         self,
@@ -120,12 +120,12 @@ class Plan:
                 self._plan_busy(None, edge, needed, needed)
 
     def _asked_edges(self, count: int) -> list[Edge]:
-        known = set(self._edges)
+        edges = set(self._edges)
         # First the connections in both directions, each pair once.
-        both = [edge for edge in self._edges if edge[::-1] in known and edge < edge[::-1]]
-        both = [self._draws.pick([edge, edge[::-1]]) for edge in both]
-        others = [edge for edge in self._edges if edge[::-1] not in known]
-        return [*both, *others, *(edge[::-1] for edge in both)][:count]
+        two_way = [edge for edge in self._edges if edge[::-1] in edges and edge < edge[::-1]]
+        two_way = [self._draws.pick([edge, edge[::-1]]) for edge in two_way]
+        one_way = [edge for edge in self._edges if edge[::-1] not in edges]
+        return [*two_way, *one_way, *(edge[::-1] for edge in two_way)][:count]
 
     def _spread(self, count: int, start: int, stop: int) -> list[int]:
         try:
@@ -134,7 +134,7 @@ class Plan:
             raise RetryError from error
 
     def _plan_busy(self, kind: QuestionKind | None, edge: Edge, needed: int, room: int) -> None:
-        """Plan so many records that matter, with its own record or from a later set on."""
+        """Plan ``needed`` records that set the weight of ``edge``, in up to ``room`` slots."""
         until, later = None, []
         stop = self._size
         if kind == "as_of":
@@ -157,7 +157,7 @@ class Plan:
         self.busy.append(Busy(kind, edge, actions, until))
 
     def write(self) -> tuple[list[Record], list[int]]:
-        """Draw the unplanned records; return all records, and the time of each slot."""
+        """Draw the unplanned records; return all records and the time of each slot."""
         draws = self._draws
         planned = {
             slot: (busy.edge, action) for busy in self.busy for slot, action in busy.actions.items()
@@ -184,7 +184,7 @@ class Plan:
 
 
 class _Builder:
-    """The network while its records are written."""
+    """A builder of the network's records, with the weights so far."""
 
     def __init__(self, draws: Draws) -> None:
         self._draws = draws
@@ -194,9 +194,9 @@ class _Builder:
         self.records: list[Record] = []
 
     def write(self, edge: Edge, action: str) -> None:
-        """Write the record of a connection, nodes first, or an event; "change" is add or multiply.
+        """Write an event, or a connection after its nodes; "change" is add or multiply.
 
-        Events are as the document draws them, of those that leave a whole weight of at least 1.
+        Events are drawn as in the design document but keep weights whole and at least 1.
         """
         draws = self._draws
         if action == "edge":
@@ -243,7 +243,7 @@ class _Builder:
 
 
 _PATHS_FROM = 12
-"""Nodes from which on half of the questions as of a time are about a path, not a weight."""
+"""With this many nodes, half of the `as_of` questions ask for a path instead of a weight."""
 _SOURCES = 12
 _TARGETS = 4
 
@@ -254,33 +254,33 @@ def make_network(
     """Draw a network, its events, and questions.
 
     Raises:
-        RetryError: these draws came to a dead end.
-        ValueError: sizes that no network has.
+        RetryError: these draws led to a dead end.
+        ValueError: no network has these sizes.
     """
     paths = parameters["num_nodes"] >= _PATHS_FROM
-    past = [paths and question.luck < 0.5 for question in asked if question.kind == "as_of"]
-    of_paths = iter(past)
-    planned = [question for question in asked if question.kind != "as_of" or not next(of_paths)]
-    plan = Plan(draws, parameters, evidence, planned)
+    by_paths = [paths and question.luck < 0.5 for question in asked if question.kind == "as_of"]
+    of_paths = iter(by_paths)
+    questions = [question for question in asked if question.kind != "as_of" or not next(of_paths)]
+    plan = Plan(draws, parameters, evidence, questions)
     records, times = plan.write()
     network = Network(records)
-    made: dict[str, list[Question]] = {"aggregate": [], "as_of": [], "chain": [], "flow": []}
+    by_kind: dict[str, list[Question]] = {"aggregate": [], "as_of": [], "chain": [], "flow": []}
     for busy in plan.busy:
         if busy.kind:
             at = None if busy.until is None else times[busy.until]
             about = {"ask": "weight", **_ends(busy.edge), "at": at}
-            made[busy.kind].append(network.question(busy.kind, about))
+            by_kind[busy.kind].append(network.question(busy.kind, about))
     search = _Search(draws, network)
-    for number, by_path in enumerate(past):
+    for number, by_path in enumerate(by_paths):
         if by_path:
-            made["as_of"].insert(number, search.past_distance(times))
+            by_kind["as_of"].insert(number, search.past_distance(times))
     for question in asked:
         if question.kind == "chain":
-            made["chain"].append(search.distance(question.hops))
+            by_kind["chain"].append(search.distance(question.hops))
         elif question.kind == "flow":
-            made["flow"].append(search.flow())
-    _require_hard(network, made)
-    used = {place for some in made.values() for question in some for place in question.evidence}
+            by_kind["flow"].append(search.flow())
+    _require_hard(network, by_kind)
+    used = {place for group in by_kind.values() for q in group for place in q.evidence}
     places = list(network.base.values())
 
     def lookup() -> Question:
@@ -288,7 +288,7 @@ def make_network(
         ends = (records[place]["from"], records[place]["to"])
         return network.question("lookup", {"ask": "initial_weight", **_ends(ends)})
 
-    return Made(records, in_order(asked, made, lookup), {})
+    return Made(records, in_order(asked, by_kind, lookup), {})
 
 
 def _ends(edge: Edge) -> dict[str, Any]:
@@ -296,7 +296,7 @@ def _ends(edge: Edge) -> dict[str, Any]:
 
 
 def _require_hard(network: Network, made: Mapping[str, Sequence[Question]]) -> None:
-    """Raise RetryError where an answer is the last number, or is now what it was then."""
+    """Raise RetryError if the last record has an answer, or an `as_of` answer is still valid."""
     require_not_last(network.records, made)
     for question in made["as_of"]:
         at = question.about["at"]
@@ -307,7 +307,7 @@ def _require_hard(network: Network, made: Mapping[str, Sequence[Question]]) -> N
 
 
 class _Search:
-    """Finds pairs of nodes that make good questions."""
+    """A search for pairs of nodes that make good questions."""
 
     def __init__(self, draws: Draws, network: Network) -> None:
         self._draws, self._network = draws, network
@@ -315,7 +315,7 @@ class _Search:
         self._asked: list[Mapping[str, Any]] = []
 
     def distance(self, hops: int) -> Question:
-        """Return a question whose shortest path has so many connections, or what there is."""
+        """Return a question whose shortest path has ``hops`` connections, or fewer if necessary."""
         while True:
             for source, ahead, before in self._from(None):
                 targets = [
@@ -328,7 +328,7 @@ class _Search:
             hops = longest_chain(hops, hops - 1)
 
     def past_distance(self, times: Sequence[int]) -> Question:
-        """Return a question of a distance as of a time that is another one now."""
+        """Return a question on a past distance that has changed since."""
         at = times[int(len(times) * (0.4 + 0.5 * self._draws.random()))]
         for source, ahead, _ in self._from(at):
             now, _ = distances(self._network.weights_at(None), source)
@@ -338,14 +338,14 @@ class _Search:
         raise RetryError
 
     def flow(self) -> Question:
-        """Return a question of a maximum flow, one that more than its ends limits if there is."""
+        """Return a maximum-flow question, if possible one whose flow its end nodes do not limit."""
         weights = self._network.weights_at(None)
         out: Counter[str] = Counter()
         into: Counter[str] = Counter()
-        for (one, other), weight in weights.items():
-            out[one] += weight
-            into[other] += weight
-        easy = None
+        for (start, end), weight in weights.items():
+            out[start] += weight
+            into[end] += weight
+        fallback = None
         for _ in range(_SOURCES):
             source = max((self._draws.pick(self._nodes) for _ in range(3)), key=out.__getitem__)
             target = max((self._draws.pick(self._nodes) for _ in range(3)), key=into.__getitem__)
@@ -355,11 +355,11 @@ class _Search:
                 continue
             if value < min(out[source], into[target]):
                 break
-            easy = easy or about
+            fallback = fallback or about
         else:
-            if easy is None:
+            if fallback is None:
                 raise RetryError
-            about = easy
+            about = fallback
         self._asked.append(about)
         try:
             return self._network.question("flow", about)

@@ -1,6 +1,6 @@
-"""Answers to questions about a network, each with the records that it rests on, and its changes.
+"""Answers to questions about a network with their evidence, and changes to a network's records.
 
-Shortest paths and maximum flows are exact; a change replaces weights and events of the network.
+Shortest paths and maximum flows are exact; a change replaces weights and the values of events.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
 )
 
 Edge = tuple[str, str]
-"""Two nodes: from, to."""
+"""A connection: its source node and its target node."""
 
 
 def distances(weights: Mapping[Edge, int], source: str) -> tuple[dict[str, int], dict[str, str]]:
-    """Return the distance of each node that can be reached, and the node before it (Dijkstra)."""
-    near: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    """Return the distance and the predecessor of each reachable node (Dijkstra)."""
+    neighbours: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for (one, other), weight in weights.items():
-        near[one].append((other, weight))
+        neighbours[one].append((other, weight))
     lengths: dict[str, int] = {}
-    before: dict[str, str] = {}
+    predecessors: dict[str, str] = {}
     best = {source: 0}
-    ahead = [(0, source)]
-    while ahead:
-        length, node = heappop(ahead)
+    queue = [(0, source)]
+    while queue:
+        length, node = heappop(queue)
         if node in lengths:
             continue
         lengths[node] = length
-        for other, weight in near.get(node, ()):
-            there = length + weight
-            if other not in lengths and there < best.get(other, there + 1):
-                best[other] = there
-                before[other] = node
-                heappush(ahead, (there, other))
-    return lengths, before
+        for other, weight in neighbours.get(node, ()):
+            distance = length + weight
+            if other not in lengths and distance < best.get(other, distance + 1):
+                best[other] = distance
+                predecessors[other] = node
+                heappush(queue, (distance, other))
+    return lengths, predecessors
 
 
 def path_to(before: Mapping[str, str], target: str) -> list[Edge]:
-    """Return the connections of the shortest path to ``target``, the first one first."""
+    """Return the connections of the shortest path to ``target``, in order from the source."""
     path = []
     while target in before:
         path.append((before[target], target))
@@ -63,7 +63,7 @@ def path_to(before: Mapping[str, str], target: str) -> list[Edge]:
 
 
 class Flow:
-    """A maximum flow (Edmonds and Karp), also for networks that differ in one capacity."""
+    """A maximum flow (Edmonds-Karp) that can be updated for a change of one capacity."""
 
     def __init__(self, capacities: Mapping[Edge, int], source: str, target: str) -> None:
         self._capacities, self._source, self._target = capacities, source, target
@@ -77,11 +77,11 @@ class Flow:
         self.value = self._augment(self._left, source, target)
 
     def edges(self) -> list[Edge]:
-        """Return the connections with a flow."""
+        """Return the connections that carry flow."""
         return [edge for edge, most in self._capacities.items() if self._left[edge] < most]
 
     def value_with(self, edge: Edge, capacity: Fraction) -> Fraction | int:
-        """Return the maximum flow if ``edge`` had this capacity."""
+        """Return the maximum flow that results if ``edge`` has the given capacity."""
         more = capacity - self._capacities[edge]
         left = dict(self._left)
         left[edge] += more
@@ -101,7 +101,7 @@ class Flow:
         target: str,
         most: Fraction | int | None = None,
     ) -> Fraction | int:
-        """Send as much flow as possible, ``most`` at most, through ``left``; return the amount."""
+        """Send up to ``most`` flow through the residual capacities ``left``; return the amount."""
         total: Fraction | int = 0
         while most is None or total < most:
             before: dict[str, str] = {source: source}
@@ -114,19 +114,19 @@ class Flow:
                         ahead.append(other)
             if target not in before:
                 break
-            path = path_to({one: node for one, node in before.items() if one != source}, target)
-            some = min(left[edge] for edge in path)
+            path = path_to({end: node for end, node in before.items() if end != source}, target)
+            amount = min(left[edge] for edge in path)
             if most is not None:
-                some = min(some, most - total)
+                amount = min(amount, most - total)
             for edge in path:
-                left[edge] -= some
-                left[edge[::-1]] += some
-            total += some
+                left[edge] -= amount
+                left[edge[::-1]] += amount
+            total += amount
         return total
 
 
 class Network:
-    """The records of a network, by connection, in the order of time."""
+    """The records of a network, grouped by connection and in time order."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = records
@@ -150,7 +150,7 @@ class Network:
         """Return the question ``about`` with its answer and evidence.
 
         Raises:
-            ValueError: the records have no answer.
+            ValueError: the records do not determine an answer.
         """
         if about["ask"] == "initial_weight":
             return self._initial_weight(kind, about)
@@ -166,7 +166,7 @@ class Network:
         return make_question(kind, about, weight, [place], weight, choices=(1, max(100, weight)))
 
     def past(self, edge: Edge, at: int | None) -> list[int]:
-        """Return the records of a connection up to a time, without those before the last set."""
+        """Return a connection's records up to ``at``, starting from the last "set" event if any."""
         events = self.events.get(edge, [])
         if at is not None:
             events = events[: bisect_right([self.records[event]["ts"] for event in events], at)]
@@ -188,7 +188,7 @@ class Network:
         return weight
 
     def weight(self, edge: Edge, at: int | None) -> int:
-        """Return the weight of a connection as of a time."""
+        """Return the weight of a connection at a time; None means now."""
         return self.weights_at(at)[edge]
 
     def _weights_at(self, at: int | None) -> dict[Edge, int]:
@@ -207,9 +207,9 @@ class Network:
         return weights
 
     def without(self, edge: Edge, at: int | None) -> Iterator[tuple[int, Fraction | None]]:
-        """Yield each record that makes a weight, and the weight without it.
+        """Yield each record that determines a weight, with the weight if it is missing.
 
-        None where the weight then has no beginning.
+        The weight is None if the missing record is the one that declares the connection.
         """
         past = self.past(edge, at)
         first = self.records[past[0]]
@@ -275,14 +275,14 @@ class Network:
         for edge in weights:
             if edge in on_path or edge[0] not in ahead or edge[1] not in back:
                 continue
-            rest = ahead[edge[0]] + back[edge[1]]
+            detour = ahead[edge[0]] + back[edge[1]]
             for place, other in self.without(edge, at):
-                if other is None or rest + other >= answer:
+                if other is None or detour + other >= answer:
                     continue
-                # Below 0 it may close a circle, which is no path.
+                # A negative weight may close a cycle, which is not a path.
                 if other > 0 or not _meet(before, after, edge):
                     evidence.append(place)
-                    changes.append(answer - rest - other)
+                    changes.append(answer - detour - other)
         return make_question(
             kind,
             about,
@@ -310,17 +310,17 @@ class Network:
                     changes.append(change)
         if not evidence:
             raise ValueError(f"no record alone matters: {dict(about)!r}")
-        most = sum(weight for (start, _), weight in weights.items() if start == source)
+        upper = sum(weight for (start, _), weight in weights.items() if start == source)
         return make_question(
-            kind, about, flow.value, evidence, float(min(changes)), choices=(1, most)
+            kind, about, flow.value, evidence, float(min(changes)), choices=(1, upper)
         )
 
 
 def _meet(before: Mapping[str, str], after: Mapping[str, str], edge: Edge) -> bool:
-    """Whether the shortest ways to ``edge`` and on from it have a node in common."""
-    ways = (before, edge[0]), (after, edge[1])
-    there, on = ({end, *(node for pair in path_to(way, end) for node in pair)} for way, end in ways)
-    return not there.isdisjoint(on)
+    """Return whether the shortest paths to ``edge`` and onward from it share a node."""
+    ends = (before, edge[0]), (after, edge[1])
+    first, last = ({end, *(node for pair in path_to(w, end) for node in pair)} for w, end in ends)
+    return not first.isdisjoint(last)
 
 
 _VALUES: dict[str, Sequence[float]] = {
@@ -328,34 +328,34 @@ _VALUES: dict[str, Sequence[float]] = {
     "add": (*range(-20, 0), *range(1, 51)),
     "multiply": (0.5, 0.75, 1.25, 1.5, 2.0),
 }
-"""Values that the document draws from, by action."""
+"""Action -> the values that the design document draws from."""
 _HEAVIEST = 100_000
 
 
 def change_network(draws: Draws, data: Benchmark, count: int, recompute: bool) -> Made:
-    """Change ``count`` weights or events, or as many as possible.
+    """Change ``count`` weights or events, or as many as possible; return the result.
 
-    Where answers are to stay, no connection gets lighter at a time as of which paths or flows are
-    asked: heavier ones open no shortcut, and what limits a flow is kept.
+    Without ``recompute`` answers must stay, so no connection becomes lighter at a time that a path
+    or flow question refers to: heavier connections open no shortcut and limit no flow.
 
     Raises:
-        RetryError: a question has no good answer any more.
+        RetryError: a question no longer has a good answer.
     """
     records: list[Record] = list(data.records)
     network = Network(records)
-    kept: set[int] = set()
+    kept_places: set[int] = set()
     times: list[int | None] = []
     if not recompute:
         for question in data.questions:
-            kept.update(question.evidence)
+            kept_places.update(question.evidence)
             if question.about["ask"] in ("distance", "max_flow"):
                 times.append(question.about["at"])
-    left = count
+    remaining = count
     for place in draws.shuffled(range(len(records))):
-        if not left:
+        if not remaining:
             break
         record = records[place]
-        if record["type"] == "node" or place in kept:
+        if record["type"] == "node" or place in kept_places:
             continue
         key = "weight" if record["type"] == "edge" else "value"
         edge = (record["from"], record["to"])
@@ -368,20 +368,20 @@ def change_network(draws: Draws, data: Benchmark, count: int, recompute: bool) -
             after = _weights(records, story, number, value)
             if after and all(after[stop] >= before[stop] for stop in stops):
                 records[place] = {**record, key: value}
-                left -= 1
+                remaining -= 1
                 break
     questions = list(data.questions)
     if recompute:
         changed = Network(records)
         try:
             questions = [changed.question(old.kind, old.about) for old in questions]
-        except ValueError as error:  # no single record limits a flow any more
+        except ValueError as error:  # no single record limits a flow anymore
             raise RetryError from error
     return Made(records, questions, {})
 
 
 def _count_until(records: Sequence[Record], story: Sequence[int], at: int | None) -> int:
-    """The number of events of a connection up to a time."""
+    """Return the number of a connection's events up to a time."""
     if at is None:
         return len(story) - 1
     return bisect_right([records[place]["ts"] for place in story[1:]], at)
@@ -393,7 +393,7 @@ def _weights(
     changed: int | None = None,
     changed_value: float = 0,
 ) -> list[float]:
-    """A connection's weight after each of its records; none where one is not allowed."""
+    """Return a connection's weight after each of its records; empty if a weight is invalid."""
     weights: list[float] = []
     for number, place in enumerate(story):
         record = records[place]

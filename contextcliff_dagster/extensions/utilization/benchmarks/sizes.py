@@ -1,6 +1,6 @@
-"""Sizes of documents: the warehouses, entities or nodes for a number of records.
+"""Document sizes: the number of warehouses, entities or nodes for a number of records.
 
-The data of one document follow from its name, seed and parameters alone.
+A document's data depend only on its benchmark, seed and parameters.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ DEFAULTS: Mapping[BenchmarkName, Mapping[str, int]] = {
     },
     "network": {"num_nodes": 500, "num_edges": 2000, "num_weight_changes": 8000},
 }
-"""The parameters of the design document."""
+"""Benchmark -> the design document's parameters."""
 
 _SMALLEST: Mapping[BenchmarkName, int] = {"warehouse": 10, "constraints": 10, "network": 14}
 _ROOMY: Mapping[BenchmarkName, int] = {"warehouse": 24, "constraints": 28, "network": 45}
-"""From so many records on, a few more than the fewest warehouses, facts and nodes fit in."""
+"""Number of records from which more than the fewest warehouses, facts or nodes are used."""
 
 _LEAST: Mapping[BenchmarkName, Mapping[str, int]] = {
     "warehouse": {"num_warehouses": 3, "num_skus": 2, "transactions_per_wh": 1},
@@ -64,11 +64,11 @@ _MORE: Mapping[BenchmarkName, set[str]] = {
     "constraints": {"num_facts"},
     "network": set(),
 }
-"""Parameters that the document has not; without them it has what follows from the others."""
+"""Parameters absent from the design document; each defaults to a value from the others."""
 
 
 def records_of(name: BenchmarkName, parameters: Mapping[str, int]) -> int:
-    """Return the exact number of records of a document with these parameters."""
+    """Return the exact number of records in a document with these parameters."""
     if name == "warehouse":
         initial = parameters["num_warehouses"] * parameters["num_skus"]
         return initial + num_transactions(parameters)
@@ -78,9 +78,9 @@ def records_of(name: BenchmarkName, parameters: Mapping[str, int]) -> int:
 
 
 def most_questions(name: BenchmarkName, parameters: Mapping[str, int]) -> int:
-    """Return how many questions a document with these parameters holds, with any seed.
+    """Return how many questions a document with these parameters can hold, whatever the seed.
 
-    Of constraints only facts are looked up, and a sum needs two of them.
+    In constraints only facts can be looked up, and a count needs two of them.
     """
     if name == "constraints":
         return num_facts(parameters) - 1
@@ -88,10 +88,10 @@ def most_questions(name: BenchmarkName, parameters: Mapping[str, int]) -> int:
 
 
 def require_parameters(name: BenchmarkName, parameters: Mapping[str, int]) -> None:
-    """Refuse parameters that no document can have.
+    """Check that the parameters describe a possible document.
 
     Raises:
-        ValueError: one is missing, unknown, no integer, or too small.
+        ValueError: a parameter is missing, unknown, not an integer, or too small.
     """
     least = dict(_LEAST[name])
     if "num_transactions" in parameters:
@@ -103,7 +103,7 @@ def require_parameters(name: BenchmarkName, parameters: Mapping[str, int]) -> No
     for key, value in parameters.items():
         if not isinstance(value, int) or value < least.get(key, 0):
             raise ValueError(
-                f"{key} of the {name} benchmark is {value!r}; write a whole number from "
+                f"{key} of the {name} benchmark is {value!r}; use a whole number from "
                 f"{least.get(key, 0)}"
             )
 
@@ -114,14 +114,14 @@ def smallest(name: BenchmarkName) -> Mapping[str, int]:
 
 
 def parameters_for(name: BenchmarkName, records: float) -> Mapping[str, int]:
-    """Return the parameters of a document of ``records`` records, rounded.
+    """Return the parameters of a document with ``records`` records, rounded to whole records.
 
-    Proportions are those of the design document, as far as there are enough warehouses, entities
-    or nodes for the questions. The last parameter makes up the number to the record. Attributes and
-    their domains never shrink.
+    Proportions follow the design document as long as there are enough warehouses, entities or nodes
+    for the questions. The last parameter makes the number of records exact. Attributes and their
+    domains never shrink.
 
     Raises:
-        ValueError: so few records hold no question of each kind.
+        ValueError: ``records`` is too small for one question of each kind.
     """
     count = round(records)
     if count < _SMALLEST[name]:
@@ -140,11 +140,11 @@ def _warehouse(count: int) -> Mapping[str, int]:
     skus = sqrt(count / 22)
     warehouses = max(3 if count < _ROOMY["warehouse"] else 4, round(2 * skus))
     parameters = {"num_warehouses": warehouses, "num_skus": max(2, round(skus))}
-    left = count - warehouses * parameters["num_skus"]
+    transactions = count - warehouses * parameters["num_skus"]
     return {
         **parameters,
-        "transactions_per_wh": round(left * 0.8 / warehouses),
-        "num_transactions": left,
+        "transactions_per_wh": round(transactions * 0.8 / warehouses),
+        "num_transactions": transactions,
     }
 
 
@@ -192,39 +192,39 @@ def generate(
     hops: Sequence[int] = (1, 2, 4, 8),
     questions: int = 4,
 ) -> Benchmark:
-    """Return the data of one document, the same for the same arguments on any machine.
+    """Return the data of one document; the same arguments give the same data on any machine.
 
     Args:
-        name: which benchmark.
-        seed: of its draws.
-        parameters: its sizes, `sizes.DEFAULTS` or `sizes.parameters_for`. Further keys: ``draw``
-            (another document of the same seed and sizes), ``num_needed`` (records that matter to
-            a sum).
-        evidence: whether the records that matter to a sum grow with the document.
-        kinds: of question; None: all of the benchmark.
-        hops: of chains; longer ones than a document can hold become shorter.
-        questions: how many. Where the document is too small for one more of a kind, a lookup takes
-            its place.
+        name: the benchmark.
+        seed: the seed of the random draws.
+        parameters: the sizes, from `sizes.DEFAULTS` or `sizes.parameters_for`. Further keys:
+            ``draw`` (selects another document of the same seed and sizes) and ``num_needed``
+            (number of records in a sum).
+        evidence: whether the number of records in a sum grows with the document.
+        kinds: the question kinds; None means all kinds of the benchmark.
+        hops: the lengths of chains; lengths that do not fit into the document are shortened.
+        questions: the number of questions. A lookup replaces a question if the document is too
+            small for another one of that kind.
 
     Raises:
-        ValueError: parameters that no document has; kinds that the benchmark does not have.
+        ValueError: the parameters fit no document, or the benchmark lacks one of ``kinds``.
     """
     require_parameters(name, parameters)
     if questions > (most := most_questions(name, parameters)):
         raise ValueError(
-            f"a {name} document of {records_of(name, parameters)} records holds {most} questions "
-            f"at most, not {questions}; choose a larger scale or fewer questions"
+            f"a {name} document of {records_of(name, parameters)} records holds at most {most} "
+            f"questions, not {questions}; choose a larger scale or fewer questions"
         )
     asked = questions_to_ask(name, seed, kinds, hops, questions)
     make = _MAKERS[name]
-    for attempt, wanted in enumerate(_attempts(asked, len(set(kinds or KINDS[name])))):
+    for attempt, requested in enumerate(_attempts(asked, len(set(kinds or KINDS[name])))):
         draws = Draws(name, seed, parameters.get("draw", 0), attempt)
         try:
-            records, made, notes = make(draws, parameters, evidence, wanted)
+            records, drawn, notes = make(draws, parameters, evidence, requested)
         except RetryError:
             continue
         return Benchmark(
-            name, seed, dict(parameters), tuple(records), tuple(made), evidence, notes=notes
+            name, seed, dict(parameters), tuple(records), tuple(drawn), evidence, notes=notes
         )
     raise ValueError(
         f"a {name} document of {records_of(name, parameters)} records is too small for {questions} "
@@ -233,15 +233,15 @@ def generate(
 
 
 def _attempts(asked: Sequence[Asked], least: int) -> Iterator[Sequence[Asked]]:
-    """Yield what to ask in each attempt: as wished, then more and more lookups instead.
+    """Yield the questions of each attempt: as requested, then with more and more lookups.
 
-    The first ``least`` questions stay: there is one of each kind among them. At last the counts are
-    small ones: 11 facts on one attribute have no room among 10 entities, whatever is drawn.
+    The first ``least`` questions stay, because they contain one of each kind. The last attempts use
+    small counts: 11 facts about one attribute can never fit among 10 entities.
     """
     yield from repeat(asked, _MOST_ATTEMPTS)
-    kept = len(asked)
-    while kept > least:
-        kept = max(least, kept // 2)
-        lookups = [question._replace(kind="lookup") for question in asked[kept:]]
-        yield from repeat([*asked[:kept], *lookups], _ATTEMPTS_WITH_LOOKUPS)
+    kept_count = len(asked)
+    while kept_count > least:
+        kept_count = max(least, kept_count // 2)
+        lookups = [question._replace(kind="lookup") for question in asked[kept_count:]]
+        yield from repeat([*asked[:kept_count], *lookups], _ATTEMPTS_WITH_LOOKUPS)
     yield from repeat([question._replace(luck=0.0) for question in asked], _MOST_ATTEMPTS)

@@ -1,11 +1,10 @@
-"""The ledger: stock of warehouses through a long sequence of transactions.
+"""Warehouse benchmark: a ledger of stock through a long sequence of transactions.
 
-Here are its records, answers to questions with the records that they rest on, and changes of its
-quantities.
+This module draws the records, answers questions with their evidence, and changes quantities.
 
-Where it differs from the design document: initial stocks are records of the document; sales and
-transfers draw only from stock that is there; adjustments are recorded as applied; the numbers of
-the four actions are equal, not drawn, so that the number of records is known beforehand.
+Differences from the design document: initial stocks are records of the document; sales and
+transfers never exceed the stock; adjustments are recorded as applied; the four actions are equally
+frequent instead of drawn, so that the number of records is known in advance.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
 )
 
 _DECOYS = 2
-"""Pairs as busy as one that is asked about, where there is room."""
+"""Number of decoy pairs as busy as a questioned pair, if there is room."""
 
 
 def num_transactions(parameters: Mapping[str, int]) -> int:
-    """Return the number of records after the initial ones; a transfer has two."""
+    """Return the number of records after the initial stocks; a transfer counts as two."""
     if "num_transactions" in parameters:
         return parameters["num_transactions"]
     drawn = parameters["num_warehouses"] * parameters["transactions_per_wh"]
@@ -48,7 +47,7 @@ def num_transactions(parameters: Mapping[str, int]) -> int:
 
 
 class Busy(NamedTuple):
-    """A pair that only planned slots change; ``until``: the slot as of which it is asked."""
+    """A pair that only planned slots change; ``until``: last slot of an `as_of` question."""
 
     kind: QuestionKind | None
     warehouse: int
@@ -64,7 +63,7 @@ class Chain(NamedTuple):
     slots: tuple[int, ...]
 
     def holds(self, warehouse: int, slot: int) -> bool:
-        """Whether a transfer out of ``warehouse`` in ``slot`` would divert the chain."""
+        """Return whether a transfer out of ``warehouse`` in ``slot`` would divert the chain."""
         before = -1
         for giver, at in zip(self.path, self.slots, strict=False):
             if giver == warehouse and before < slot < at:
@@ -74,13 +73,13 @@ class Chain(NamedTuple):
 
 
 class Plan:
-    """The transactions in the slots of a ledger.
+    """A plan of which transaction takes place in which slot of a ledger.
 
     Attributes:
-        actions: of each slot: sale, restock, adjustment, transfer; chain or decoy for the
-            transfers of a chain and those that look like one.
-        busy: pairs with planned records only; ``busy_slots``: slot -> index in it.
-        chains: one for a SKU at most; ``hops``: of each question, index of its chain and length.
+        actions: the action of each slot: sale, restock, adjustment, transfer, chain (a transfer of
+            a chain) or decoy (a transfer that resembles one).
+        busy: pairs with planned records only; ``busy_slots`` maps slots to indices in ``busy``.
+        chains: at most one per SKU; ``hops`` has the chain's index and length of each question.
     """
 
     def __init__(
@@ -101,18 +100,18 @@ class Plan:
         lengths = [question.hops for question in asked if question.kind == "chain"]
         count = min(len(lengths), self.skus - 1)
         order = draws.shuffled(range(self.skus))
-        most = max(1, transfers // (2 * max(1, count)))
-        self.hops = [(i % count, longest_chain(hops, most)) for i, hops in enumerate(lengths)]
-        longest = [max(h for of, h in self.hops if of == chain) for chain in range(count)]
+        longest = max(1, transfers // (2 * max(1, count)))
+        self.hops = [(i % count, longest_chain(hops, longest)) for i, hops in enumerate(lengths)]
+        reach = [max(h for of, h in self.hops if of == chain) for chain in range(count)]
         sums = [question.kind for question in asked if question.kind in ("aggregate", "as_of")]
         pairs = self._free_pairs(order[count:])
-        share = (self._slots - sum(longest)) // max(1, len(sums[: len(pairs)]))
+        share = (self._slots - sum(reach)) // max(1, len(sums[: len(pairs)]))
         size = self.warehouses * self.skus + records
         needed = needed_records(size, evidence, parameters, 1 + share)
         for kind, (warehouse, sku) in zip(sums, pairs, strict=False):
             self._plan_busy(kind, warehouse, sku, needed - 1, share)
-        self.chains = [self._chain(sku, hops) for sku, hops in zip(order, longest, strict=False)]
-        self.decoys = self._decoys(transfers - sum(longest))
+        self.chains = [self._chain(sku, hops) for sku, hops in zip(order, reach, strict=False)]
+        self.decoys = self._decoys(transfers - sum(reach))
         for warehouse, sku in pairs[len(sums) : len(sums) + _DECOYS]:
             if self._slots - len(self._taken) > 4 * needed:
                 self._plan_busy(None, warehouse, sku, needed - 1, needed)
@@ -122,10 +121,10 @@ class Plan:
         self.actions = self._actions(transfers)
 
     def _free_pairs(self, skus: Sequence[int]) -> list[tuple[int, int]]:
-        """Pairs that may be busy: all warehouses but one, which has what the others exchange."""
+        """Return the pairs that may be busy; per SKU one warehouse stays free to exchange goods."""
         of_sku = [(sku, self._draws.shuffled(range(self.warehouses))[1:]) for sku in skus]
         # Pairs with the first SKU come first: the same goods elsewhere are the best decoys.
-        return [(warehouse, sku) for sku, some in of_sku for warehouse in some]
+        return [(warehouse, sku) for sku, warehouses in of_sku for warehouse in warehouses]
 
     def _spread(self, count: int, start: int, stop: int) -> list[int]:
         try:
@@ -136,7 +135,7 @@ class Plan:
     def _plan_busy(
         self, kind: QuestionKind | None, warehouse: int, sku: int, count: int, room: int
     ) -> None:
-        """Plan ``count`` changes, for `as_of` before its time, and some after it, in ``room``."""
+        """Plan ``count`` changes in ``room`` slots; `as_of` also has changes after its time."""
         until = None
         if kind == "as_of":
             part = 0.4 + 0.5 * self._draws.random()
@@ -159,7 +158,7 @@ class Plan:
         return Chain(sku, tuple(path), tuple(self._spread(hops, 0, self._slots)))
 
     def _decoys(self, transfers: int) -> dict[int, Chain]:
-        """Further transfers of the SKUs of chains, in and out of the same warehouses."""
+        """Plan further transfers of the chains' SKUs through the same warehouses."""
         decoys = {}
         for number, chain in enumerate(self.chains):
             most = transfers // (2 * (len(self.chains) - number))
@@ -187,10 +186,10 @@ Pair = tuple[str, str]
 
 
 class Ledger:
-    """The records of a ledger, by warehouse and SKU, in the order of time.
+    """The records of a ledger, grouped by warehouse and SKU and in time order.
 
-    Each record counts for the warehouse that it names: the two sides of a transfer are two
-    records, one for each warehouse.
+    Each record counts for the warehouse that it names; a transfer has one record for each of its
+    two warehouses.
     """
 
     def __init__(self, records: Sequence[Record]) -> None:
@@ -208,7 +207,7 @@ class Ledger:
         """Return the question ``about`` with its answer and evidence.
 
         Raises:
-            ValueError: the records have no answer.
+            ValueError: the records do not determine an answer.
         """
         if about["ask"] == "units":
             return self._units(kind, about)
@@ -247,9 +246,9 @@ class Ledger:
     def follow(
         self, sku: str, start: str, hops: int, missing: int | None = None
     ) -> tuple[list[int], str] | None:
-        """Return the transfers of a chain and the warehouse it ends in; None where it breaks off.
+        """Return the transfers of a chain and its last warehouse; None if the chain is broken.
 
-        ``missing``: a record that is read over.
+        ``missing`` is the index of a record to ignore.
         """
         warehouse, after, path = start, -1, []
         for _ in range(hops):
@@ -291,22 +290,22 @@ QUANTITIES = {
     "transfer_out": range(-20, 0),
     "adjustment": (-5, -4, -3, -2, -1, 1, 2, 3, 4, 5),
 }
-"""Quantities that the document draws from, by action."""
+"""Action -> the quantities that the design document draws from."""
 
 
 def change_warehouse(draws: Draws, data: Benchmark, count: int, recompute: bool) -> Made:
-    """Change ``count`` quantities, or as many as possible; both sides of a transfer together."""
+    """Change ``count`` quantities, or as many as possible; return the result."""
     records: list[Record] = list(data.records)
     ledger = Ledger(data.records)
-    kept: set[Pair] = set()
+    kept_pairs: set[Pair] = set()
     kept_places: set[int] = set()
     if not recompute:
         for question in data.questions:
             kept_places.update(question.evidence)
             if question.about["ask"] == "stock":
-                kept.add((question.about["warehouse"], question.about["sku"]))
+                kept_pairs.add((question.about["warehouse"], question.about["sku"]))
     stocks = {pair: _Stock(places, records) for pair, places in ledger.of_pair.items()}
-    left = count
+    remaining = count
     for place in draws.shuffled(range(len(records))):
         record = records[place]
         if record["action"] == "transfer_in":
@@ -314,10 +313,10 @@ def change_warehouse(draws: Draws, data: Benchmark, count: int, recompute: bool)
         sides = [place]
         if record["action"] == "transfer_out":
             sides.append(place + 1)  # the other side is written next
-        if len(sides) > left or kept_places.intersection(sides):
+        if len(sides) > remaining or kept_places.intersection(sides):
             continue
         pairs = [(records[side]["warehouse"], records[side]["sku"]) for side in sides]
-        if kept.intersection(pairs):
+        if kept_pairs.intersection(pairs):
             continue
         change = draws.pick(QUANTITIES[record["action"]]) - record["qty"]
         changes = [change, -change][: len(sides)]
@@ -328,8 +327,8 @@ def change_warehouse(draws: Draws, data: Benchmark, count: int, recompute: bool)
             for pair, side, by in zip(pairs, sides, changes, strict=True):
                 stocks[pair].change(side, by)
                 records[side] = {**records[side], "qty": records[side]["qty"] + by}
-            left -= len(sides)
-        if not left:
+            remaining -= len(sides)
+        if not remaining:
             break
     questions = list(data.questions)
     if recompute:
@@ -339,7 +338,7 @@ def change_warehouse(draws: Draws, data: Benchmark, count: int, recompute: bool)
 
 
 class _Stock:
-    """The stock of one pair after each of its records."""
+    """The stock of a pair after each of its records."""
 
     def __init__(self, places: list[int], records: list[Record]) -> None:
         self._order = {place: number for number, place in enumerate(places)}
@@ -349,11 +348,11 @@ class _Stock:
             self._stocks.append(before + records[place]["qty"])
 
     def allows(self, place: int, by: int) -> bool:
-        """Whether the stock stays at 0 or more if this record is changed ``by`` so much."""
+        """Return whether the stock never falls below 0 if record ``place`` changes by ``by``."""
         return by >= 0 or min(self._stocks[self._order[place] :]) + by >= 0
 
     def change(self, place: int, by: int) -> None:
-        """Count the change."""
+        """Add ``by`` to the stock from the record ``place`` onward."""
         for number in range(self._order[place], len(self._stocks)):
             self._stocks[number] += by
 
@@ -364,7 +363,7 @@ _TRIES = 64
 
 
 class _Ledger:
-    """Stock and records while transactions are drawn."""
+    """The stock and the records so far, while transactions are drawn."""
 
     def __init__(self, draws: Draws, parameters: Mapping[str, int]) -> None:
         self.draws = draws
@@ -390,7 +389,7 @@ class _Ledger:
         )
 
     def change(self, warehouse: int, sku: int, action: str) -> None:
-        """Write a sale, restock or adjustment; a restock where there is nothing to sell."""
+        """Write a sale, restock or adjustment; a sale becomes a restock if the stock is empty."""
         stock, draws = self.stock[warehouse][sku], self.draws
         if action == "sale" and stock:
             qty = -draws.between(1, min(10, stock))
@@ -406,7 +405,7 @@ class _Ledger:
         """Write both records of a transfer.
 
         Raises:
-            RetryError: there is nothing to give.
+            RetryError: the giving warehouse has no stock.
         """
         if not self.stock[giver][sku]:
             raise RetryError
@@ -423,7 +422,7 @@ def make_warehouse(
     """Draw a ledger and questions about it.
 
     Raises:
-        RetryError: these draws came to a dead end.
+        RetryError: these draws led to a dead end.
     """
     ledger = _Ledger(draws, parameters)
     plan = Plan(draws, parameters, evidence, asked)
@@ -447,7 +446,7 @@ def make_warehouse(
 
 
 class _Writer:
-    """Writes the transaction of each slot of a plan."""
+    """A writer of the planned transaction of each slot."""
 
     def __init__(self, ledger: _Ledger, plan: Plan) -> None:
         self._ledger, self._plan, self._draws = ledger, plan, ledger.draws
@@ -495,11 +494,11 @@ class _Writer:
 
     def _decoy(self, chain: Chain, slot: int) -> None:
         for attempt in range(_TRIES):
-            every = attempt > _TRIES // 2
-            near = self._draws.pick(range(self._plan.warehouses) if every else chain.path)
+            any_warehouse = attempt > _TRIES // 2
+            giver = self._draws.pick(range(self._plan.warehouses) if any_warehouse else chain.path)
             taker = self._draws.below(self._plan.warehouses)
-            if near != taker and not chain.holds(near, slot) and self._stock(near, chain.sku):
-                return self._ledger.transfer(near, taker, chain.sku)
+            if giver != taker and not chain.holds(giver, slot) and self._stock(giver, chain.sku):
+                return self._ledger.transfer(giver, taker, chain.sku)
         raise RetryError
 
     def _busy_pair(self, busy: Busy, action: str) -> None:
@@ -522,20 +521,20 @@ class _Writer:
 def _questions(
     draws: Draws, records: Sequence[Record], abouts: Sequence[About], asked: Sequence[Asked]
 ) -> list[Question]:
-    """Return the questions in the order in which they were ``asked``, lookups drawn here.
+    """Return the questions in the order of ``asked``, with lookups drawn here.
 
     Raises:
-        RetryError: an answer is the last number of the document, or is now what it was then.
+        RetryError: the last record contains an answer, or an `as_of` answer is still valid.
     """
     ledger = Ledger(records)
-    made: dict[str, list[Question]] = {}
+    by_kind: dict[str, list[Question]] = {}
     for kind, about in abouts:
-        made.setdefault(kind, []).append(ledger.question(kind, about))
-    require_not_last(records, made)
-    for question in made.get("as_of", ()):
+        by_kind.setdefault(kind, []).append(ledger.question(kind, about))
+    require_not_last(records, by_kind)
+    for question in by_kind.get("as_of", ()):
         if question.answer == ledger.question("as_of", {**question.about, "at": None}).answer:
             raise RetryError
-    used = {place for some in made.values() for q in some for place in q.evidence}
+    used = {place for questions in by_kind.values() for q in questions for place in q.evidence}
 
     def lookup() -> Question:
         place = draw_lookup(draws, len(records), range(len(records)), used)
@@ -544,4 +543,4 @@ def _questions(
         about = {"ask": "units", **{key: records[place][key] for key in keys}}
         return ledger.question("lookup", about)
 
-    return in_order(asked, made, lookup)
+    return in_order(asked, by_kind, lookup)

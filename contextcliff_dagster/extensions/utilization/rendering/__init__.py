@@ -1,6 +1,6 @@
-"""Records as text, and text as records: JSON lines, prose, CSV, Markdown tables.
+"""Rendering of records as text and parsing them back: JSON lines, prose, CSV, Markdown tables.
 
-Belongs here: writing records down without loss, and reading every one of them back. Does not
-belong here: what is true (`benchmarks`), and whether an answer follows from a text
-(`verification`).
+This package writes records without loss and reads all of them back. The facts themselves
+(`benchmarks`) and checks of answers against a text (`verification`) do not
+belong here.
 """

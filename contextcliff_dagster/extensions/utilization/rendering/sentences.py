@@ -1,7 +1,7 @@
 """Records as sentences, with their templates and lengths, and the types of all renderings.
 
-Prose has one sentence a line, and each of the four formats one record a line, as in the design
-document: formats differ in the form of a record, not in how records are set apart. No format has a
+Every format has one record per line, and prose one sentence per line, as in the design document:
+formats differ in the form of a record, not in the separation of records. No format has a
 legend before its records; CSV and Markdown begin with their header.
 """
 
@@ -39,7 +39,7 @@ FORMAT_ALIASES: Mapping[str, Format] = {"structured": "jsonl", "json": "jsonl", 
 
 
 class Rendering(NamedTuple):
-    """A document. ``starts``: for each record of the data its first character in ``text``."""
+    """A rendered document; ``starts`` has the offset in ``text`` of each record of the data."""
 
     text: str
     starts: tuple[int, ...]
@@ -49,7 +49,7 @@ _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday",
 _EPOCH = date(1970, 1, 1).toordinal()
 _DAY_S = 86_400
 LAST_SECOND = (date.max.toordinal() - _EPOCH + 1) * _DAY_S - 1
-"""The last moment that has a date: the end of the year 9999."""
+"""The last second with a date: the end of the year 9999."""
 
 _CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d")
 _WHOLE = r"-?(?:0|[1-9]\d*)"
@@ -57,7 +57,7 @@ _NUMBER = rf"{_WHOLE}(?:\.\d+)?(?:e[+-]\d+)?"
 
 
 class Form(NamedTuple):
-    """One way to word a field, or two together; ``pattern`` has no groups."""
+    """A way to word one or two fields; ``pattern`` has no groups."""
 
     pattern: str
     write: Callable[[Any], str]
@@ -75,7 +75,7 @@ def _ordinal(number: int) -> str:
 
 
 def _moment(layout: str) -> Form:
-    """Word Unix seconds, in UTC and on a clock of 24 hours: 12:00:00 is noon, never midnight."""
+    """Return a form for Unix seconds in UTC on a 24-hour clock, where 12:00:00 is noon."""
     parts = {
         "CLOCK": _CLOCK.pattern,
         "WEEKDAY": _one_of(_WEEKDAYS),
@@ -86,7 +86,7 @@ def _moment(layout: str) -> Form:
         "ISO": r"\d{4}-\d\d-\d\d",
     }
     pattern = re.sub(r"\b[A-Z]{3,}\b", lambda word: parts.get(word[0], word[0]), layout)
-    asked = re.compile(r"\b(WEEKDAY|MONTH|ORDINAL|DAY|YEAR|ISO)\b")
+    placeholders = re.compile(r"\b(WEEKDAY|MONTH|ORDINAL|DAY|YEAR|ISO)\b")
 
     @lru_cache(4096)
     def write_day(days: int) -> str:
@@ -99,7 +99,7 @@ def _moment(layout: str) -> Form:
             "YEAR": f"{day.year:04d}",
             "ISO": day.isoformat(),
         }
-        return asked.sub(lambda word: words[word[1]], layout)
+        return placeholders.sub(lambda word: words[word[1]], layout)
 
     @lru_cache(4096)
     def read_day(text: str) -> int:
@@ -130,7 +130,7 @@ def _moment(layout: str) -> Form:
 
 
 def _identifier(prefix: str, words: str) -> Form:
-    """``WH-0042`` as ``Warehouse 42``: ``words`` before the number."""
+    """Return a form for ``WH-0042`` as ``Warehouse 42``, with ``words`` before the number."""
 
     @lru_cache(65_536)
     def write(identifier: str) -> str:
@@ -144,14 +144,14 @@ def _identifier(prefix: str, words: str) -> Form:
 
 
 def _in_full(prefix: str, words: str) -> Form:
-    """``the warehouse with identifier WH-0042``."""
+    """Return a form such as ``the warehouse with identifier WH-0042``."""
     size = len(words)
     pattern = rf"{re.escape(words + prefix)}(?:\d{{4}}|[1-9]\d{{4,}})"
     return Form(pattern, lambda one: words + one, lambda text: text[size:])
 
 
 def _units(sign: int) -> Form:
-    """``3 units``: ``sign`` -1 for what goes out, which records hold as a negative quantity."""
+    """Return a form such as ``3 units``; ``sign`` is -1 for outgoing, negative quantities."""
 
     def write(quantity: int) -> str:
         number = sign * quantity
@@ -164,7 +164,7 @@ def _units(sign: int) -> Form:
 
 
 def _change(units: bool) -> Form:
-    """A change up or down: ``reduced by 3``."""
+    """Return a form for a change up or down, such as ``reduced by 3``."""
 
     def write(change: int) -> str:
         if not change:
@@ -184,7 +184,7 @@ def _change(units: bool) -> Form:
 
 def _whole(text: str) -> int:
     if text == "-0":
-        raise ValueError("-0 is no quantity")
+        raise ValueError("-0 is not a quantity")
     return int(text)
 
 
@@ -193,7 +193,7 @@ def _write_number(value: float) -> str:
 
 
 def _an(word: object) -> str:
-    """``word`` after its article; the x of ``xlarge`` is said like ``ex``."""
+    """Return ``word`` with its indefinite article; ``xlarge`` is pronounced with "ex"."""
     return f"an {word}" if str(word)[0] in "aeiou" or word == "xlarge" else f"a {word}"
 
 
@@ -209,16 +209,16 @@ _POSITIVE = {
     "owner": "has {0} as its owner",
     "inspector": "has {0} as its inspector",
 }
-"""Attribute -> what an entity with value ``{0}`` is or has; ``{1}`` is the value with article."""
+"""Attribute -> predicate of an entity; ``{0}`` is the value, ``{1}`` the value with article."""
 
 
 def _negative(clause: str) -> str:
-    verb, _, rest = clause.partition(" ")
-    return f"{'is not' if verb == 'is' else 'does not have'} {rest}"
+    verb, _, tail = clause.partition(" ")
+    return f"{'is not' if verb == 'is' else 'does not have'} {tail}"
 
 
 def _clauses(words: Callable[[str], str]) -> Form:
-    """An attribute and its value, together, after the name of an entity: ``is not purple``."""
+    """Return a form for an attribute and its value as a predicate, such as ``is not purple``."""
     texts = {
         (attribute, value): words(_POSITIVE[attribute].format(value, _an(value)))
         for attribute, domain in DOMAINS.items()
@@ -229,10 +229,10 @@ def _clauses(words: Callable[[str], str]) -> Form:
 
 
 def _shared(attributes: tuple[str, str]) -> str:
-    """Two attributes that are the same one.
+    """Return the name of an attribute that is given twice.
 
     Raises:
-        ValueError: they are not.
+        ValueError: the two attributes differ.
     """
     first, second = attributes
     if first != second:
@@ -272,7 +272,7 @@ FORMS: Mapping[str, Form] = {
     "holds": _clauses(str),
     "fails": _clauses(_negative),
 }
-"""Form -> how it is written and read. Those named like a `schema.FieldKind` are its default."""
+"""Name -> form. A form named like a `FieldKind` is the default of that kind."""
 
 
 SLOTS: Mapping[str, tuple[str, str]] = {
@@ -302,14 +302,14 @@ SLOTS: Mapping[str, tuple[str, str]] = {
     "full_if": ("if_entity", "full_entity"),
     "full_then": ("then_entity", "full_entity"),
 }
-"""Slot -> its field, or two joined by a comma, and its form (`words.FORMS`)."""
+"""Slot -> its field, or two joined by a comma, and its form (`FORMS`)."""
 
 
 _SLOT = re.compile(r"\{([^{}]+)\}")
 
 
 class Template(NamedTuple):
-    """One sentence; ``pattern`` has one group for each slot, in the order of the slots."""
+    """A sentence template; ``pattern`` has one group per slot, in slot order."""
 
     spec: RecordSpec
     verbosity: Verbosity
@@ -322,15 +322,15 @@ class Template(NamedTuple):
         return self.sentence % tuple(form.write(get(record)) for get, form, _ in self.slots)
 
     def read(self, words: tuple[str, ...]) -> dict[str, Any]:
-        """Return the record whose values are the ``words`` in the slots."""
-        given: dict[str, Any] = dict(self.spec.fixed)
+        """Return the record whose slots have the given ``words``."""
+        fields: dict[str, Any] = dict(self.spec.fixed)
         for word, (_, form, keys) in zip(words, self.slots, strict=True):
             value = form.read(word)
             if len(keys) == 1:
-                given[keys[0]] = value
+                fields[keys[0]] = value
             else:
-                given.update(zip(keys, value, strict=True))
-        return {field.key: given[field.key] for field in self.spec.fields}
+                fields.update(zip(keys, value, strict=True))
+        return {field.key: fields[field.key] for field in self.spec.fields}
 
 
 def _template(spec: RecordSpec, verbosity: Verbosity, text: str) -> Template:
@@ -349,7 +349,7 @@ def _template(spec: RecordSpec, verbosity: Verbosity, text: str) -> Template:
 
 @lru_cache(8)
 def templates(benchmark: BenchmarkName) -> Mapping[tuple[str, Verbosity], tuple[Template, ...]]:
-    """Return the templates of each type of record and verbosity."""
+    """Return the templates of a benchmark by record type and verbosity."""
     return {
         (spec.name, verbosity): tuple(_template(spec, verbosity, text) for text in texts)
         for spec in SCHEMAS[benchmark]
@@ -367,7 +367,7 @@ class SentenceReader:
     """A reader of the sentences of one benchmark."""
 
     def __init__(self, benchmark: BenchmarkName) -> None:
-        """Compile all templates to one alternation; the last group to close tells which it was."""
+        """Compile all templates into one pattern; the last group matched identifies one."""
         patterns = []
         self._by_group: dict[int, tuple[Template, slice]] = {}
         group = 1
@@ -379,10 +379,10 @@ class SentenceReader:
         self._pattern = re.compile("|".join(patterns))
 
     def read(self, sentence: str) -> dict[str, Any]:
-        """Return the record in ``sentence``, its values unchecked.
+        """Return the record in ``sentence`` without checking its values.
 
         Raises:
-            ValueError: it is a sentence of no template.
+            ValueError: the sentence matches no template.
         """
         match = self._pattern.fullmatch(sentence)
         if match is None or match.lastindex is None:

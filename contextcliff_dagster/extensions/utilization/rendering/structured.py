@@ -1,4 +1,4 @@
-"""Records as JSON lines, CSV and Markdown tables; any format rendered, detected and read back."""
+"""Records as JSON lines, CSV and Markdown tables; rendering and parsing of all formats."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _PREFIXES: Mapping[FieldKind, str] = {"warehouse": "WH", "sku": "SKU", "entity":
 
 
 class Shape(NamedTuple):
-    """One type of record.
+    """A record type.
 
-    ``tests``: what the value of each key must be; ``values``: pairs of keys, of an attribute and
-    of its value.
+    ``tests``: key -> condition on its value; ``values``: pairs of an attribute's key and its
+    value's key.
     """
 
     name: str
@@ -94,7 +94,7 @@ _TESTS: Mapping[FieldKind, Callable[[Any], bool]] = {
 
 @lru_cache(8)
 def shapes(benchmark: BenchmarkName) -> Mapping[tuple[str | None, str | None], Shape]:
-    """Return the types of record by their ``type`` and ``action``."""
+    """Return the record types by ``type`` and ``action``."""
     by_type = {}
     for spec in SCHEMAS[benchmark]:
         fields = spec.fields
@@ -117,20 +117,20 @@ def shape_of(benchmark: BenchmarkName, record: Record) -> Shape:
     """Return the type of a valid ``record``.
 
     Raises:
-        ValueError: it is of none, a field is missing or unknown, or holds an impossible value.
+        ValueError: the type is unknown, a field is missing or unknown, or a value is impossible.
     """
     shape = shapes(benchmark).get((record.get("type"), record.get("action")))
     if shape is None:
-        raise ValueError(f"no record of the {benchmark} benchmark is of this type")
+        raise ValueError(f"the {benchmark} benchmark has no record of this type")
     if len(record) != len(shape.keys) or not all(key in record for key in shape.keys):
         raise ValueError(f"the fields of a record of type {shape.name} are {', '.join(shape.keys)}")
     for key, test in shape.tests:
         if not test(record[key]):
             raise ValueError(f"{key} cannot be {record[key]!r}")
     for attribute, value in shape.values:
-        domain, stated = DOMAINS[record[attribute]], record[value]
-        if stated not in domain or type(stated) is not type(domain[0]):
-            raise ValueError(f"{record[attribute]} cannot be {stated!r}")
+        domain, content = DOMAINS[record[attribute]], record[value]
+        if content not in domain or type(content) is not type(domain[0]):
+            raise ValueError(f"{record[attribute]} cannot be {content!r}")
     return shape
 
 
@@ -139,7 +139,7 @@ _BAR = re.compile(r"(?<!\\)(?:\\\\)*\|")  # without a backslash of its own
 
 
 class _Lines(list[str]):
-    """A file for `csv.writer` that keeps each row apart, without its line end."""
+    """A file for `csv.writer` that collects rows separately, without line ends."""
 
     def write(self, row: str) -> None:
         self.append(row[:-1])
@@ -147,7 +147,7 @@ class _Lines(list[str]):
 
 @lru_cache(32)
 def columns(benchmark: BenchmarkName, verbosity: Verbosity) -> tuple[str, ...]:
-    """Return the header of a table: the keys of all record types, in the order of the schema."""
+    """Return the header of a table: the keys of all record types in schema order."""
     keys = (written_key(field, verbosity) for spec in SCHEMAS[benchmark] for field in spec.fields)
     return tuple(dict.fromkeys(keys))
 
@@ -167,14 +167,14 @@ def _renamed(
 def json_lines(
     benchmark: BenchmarkName, verbosity: Verbosity, records: Iterable[Record]
 ) -> list[str]:
-    """Return one line for each record."""
+    """Return one JSON line per record."""
     return [_TO_JSON(record) for record in _renamed(benchmark, verbosity, records)]
 
 
 def csv_lines(
     benchmark: BenchmarkName, verbosity: Verbosity, records: Iterable[Record]
 ) -> list[str]:
-    """Return the header and one line for each record."""
+    """Return the CSV header and one line per record."""
     header = columns(benchmark, verbosity)
     lines = _Lines()
     writer = csv.DictWriter(lines, header, lineterminator="\n")
@@ -186,7 +186,7 @@ def csv_lines(
 def markdown_lines(
     benchmark: BenchmarkName, verbosity: Verbosity, records: Iterable[Record]
 ) -> list[str]:
-    """Return the header, the line under it, and one line for each record."""
+    """Return the Markdown header, the rule under it, and one line per record."""
     header = columns(benchmark, verbosity)
     lines = [_row(header), _row(["---"] * len(header))]
     for record in _renamed(benchmark, verbosity, records):
@@ -203,35 +203,35 @@ def _escaped(text: str) -> str:
 
 
 def json_object(line: str) -> dict[str, Any]:
-    """Return the object of one JSON line.
+    """Return the object in a JSON line.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the line is not a JSON object.
     """
     try:
         record = json.loads(line)
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is no JSON: {error.msg}") from None
+        raise ValueError(f"it is not JSON: {error.msg}") from None
     if not isinstance(record, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     return record
 
 
 def csv_cells(line: str) -> list[str]:
-    """Return the cells of one row."""
+    """Return the cells of a CSV row."""
     return next(csv.reader([line]))
 
 
 def markdown_cells(line: str) -> list[str]:
-    """Return the cells of one row.
+    """Return the cells of a Markdown row.
 
     Raises:
-        ValueError: it is no row of a table.
+        ValueError: the line is not a table row.
     """
     row = line.strip()
     ends = [bar.end() for bar in _BAR.finditer(row)] if "\\" in row else None
     if len(row) < 2 or row[0] != "|" or (ends[-1] != len(row) if ends else row[-1] != "|"):
-        raise ValueError("it is no row of a Markdown table")
+        raise ValueError("it is not a Markdown table row")
     if ends is None:
         return [cell.strip() for cell in row[1:-1].split("|")]
     cells = (row[start : end - 1].strip() for start, end in pairwise(ends))
@@ -239,26 +239,26 @@ def markdown_cells(line: str) -> list[str]:
 
 
 class ObjectReader:
-    """A reader of the structured formats: keys of any verbosity, values as JSON or as text."""
+    """A reader of structured formats, with keys of any verbosity and values as JSON or text."""
 
     def __init__(self, benchmark: BenchmarkName) -> None:
-        """Index the record types by their keys as written, in each verbosity."""
+        """Index the record types by their written keys in each verbosity."""
         self.benchmark = benchmark
         # Keys of an object -> those that name its type -> their values -> names and kinds.
         self._types: dict[frozenset[str], tuple[tuple[str, ...], dict[Any, Any]]] = {}
         for verbosity in get_args(Verbosity):
             for spec in SCHEMAS[benchmark]:
-                written = [(written_key(field, verbosity), field) for field in spec.fields]
-                naming = [(name, field.key) for name, field in written if field.key in spec.fixed]
+                keys = [(written_key(field, verbosity), field) for field in spec.fields]
+                naming = [(name, field.key) for name, field in keys if field.key in spec.fixed]
                 types = self._types.setdefault(
-                    frozenset(name for name, _ in written),
+                    frozenset(name for name, _ in keys),
                     (tuple(name for name, _ in naming), {}),
                 )
                 fixed = tuple(spec.fixed[key] for _, key in naming)
-                types[1][fixed] = [(name, field.key, field.kind) for name, field in written]
+                types[1][fixed] = [(name, field.key, field.kind) for name, field in keys]
 
     def fields(self, given: Mapping[str, Any]) -> list[tuple[str, str, FieldKind]]:
-        """Return written key, schema key and kind of each field of ``given``.
+        """Return the written key, schema key and kind of each field in ``given``.
 
         Raises:
             ValueError: no record type has these keys.
@@ -272,15 +272,15 @@ class ObjectReader:
         return fields
 
     def read(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the record in a JSON object, its values unchecked."""
+        """Return the record in a JSON object without checking its values."""
         return {key: given[name] for name, key, _ in self.fields(given)}
 
     def read_cells(self, header: tuple[str, ...], cells: list[str]) -> dict[str, Any]:
-        """Return the record in a table row, its values unchecked."""
+        """Return the record in a table row without checking its values."""
         if len(cells) != len(header):
             raise ValueError(f"it has {len(cells)} cells, the header {len(header)}")
-        given = {name: cell for name, cell in zip(header, cells, strict=True) if cell}
-        return {key: _FROM_TEXT[kind](given[name]) for name, key, kind in self.fields(given)}
+        by_key = {name: cell for name, cell in zip(header, cells, strict=True) if cell}
+        return {key: _FROM_TEXT[kind](by_key[name]) for name, key, kind in self.fields(by_key)}
 
 
 def _integer(text: str) -> int | str:
@@ -306,7 +306,7 @@ _FROM_TEXT: Mapping[FieldKind, Callable[[str], Any]] = {
     "integer": _integer,
     "number": _number,
 }
-"""What cannot be read stays text, which `shape_of` then refuses by name."""
+"""Field kind -> conversion from text; unreadable values stay text for `shape_of` to reject."""
 
 
 @lru_cache(8)
@@ -319,18 +319,18 @@ _SHOWN = 100
 
 
 def parse(text: str, benchmark: BenchmarkName, format: Format | None = None) -> list[Record]:
-    """Return the records of a document, in the order of its lines.
+    """Return the records of a document in line order.
 
     Args:
-        text: as `render` writes it, in any verbosity; empty lines are passed over.
-        benchmark: whose records these are.
-        format: None: detected by the first line.
+        text: output of `render` in any verbosity; empty lines are skipped.
+        benchmark: the benchmark of the records.
+        format: the format; None means it is detected from the first line.
 
     Raises:
-        ValueError: unknown format, or a line that is no record of the benchmark; it is named.
+        ValueError: the format is unknown, or the named line is not a record of the benchmark.
     """
     if format is not None and format not in FORMATS:
-        raise ValueError(f"unknown format {format!r}: it is one of {', '.join(FORMATS)}")
+        raise ValueError(f"unknown format {format!r}; choose one of {', '.join(FORMATS)}")
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
         return []
@@ -342,17 +342,17 @@ def parse(text: str, benchmark: BenchmarkName, format: Format | None = None) -> 
             record = read(line.rstrip("\r"))
             shape_of(benchmark, record)
         except ValueError as error:
-            shown = line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."
+            excerpt = line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."
             raise ValueError(
-                f"line {number} is no record of the {benchmark} benchmark in {format}, {error}: "
-                f"{shown}"
+                f"line {number} is not a record of the {benchmark} benchmark in {format}, {error}: "
+                f"{excerpt}"
             ) from None
         records.append(record)
     return records
 
 
 def detect(first_line: str, benchmark: BenchmarkName) -> Format:
-    """Return the format of the document that begins with ``first_line``."""
+    """Return the format of a document that starts with ``first_line``."""
     if first_line.startswith("{"):
         return "jsonl"
     if first_line.startswith("|"):
@@ -369,7 +369,7 @@ def _headers(benchmark: BenchmarkName) -> Iterable[tuple[str, ...]]:
 def _line_reader(
     benchmark: BenchmarkName, format: Format, lines: list[str]
 ) -> tuple[Callable[[str], dict[str, Any]], int]:
-    """Return what reads a line, and how many lines come before the first record."""
+    """Return a line reader and the number of lines before the first record."""
     if format == "prose":
         return sentence_reader(benchmark).read, 0
     objects = object_reader(benchmark)
@@ -379,7 +379,7 @@ def _line_reader(
     header = tuple(cells(lines[0]))
     if header not in _headers(benchmark):
         raise ValueError(
-            f"line 1 is no header of the {benchmark} benchmark in {format}: {lines[0][:_SHOWN]}"
+            f"line 1 is not a header of the {benchmark} benchmark in {format}: {lines[0][:_SHOWN]}"
         )
     return lambda line: objects.read_cells(header, cells(line)), 1 if format == "csv" else 2
 
@@ -390,33 +390,33 @@ def render(
     verbosity: Verbosity = "standard",
     order: Order = "chronological",
 ) -> Rendering:
-    """Write the records of ``data`` down; `parse` reads them back without loss.
+    """Return the records of ``data`` as text; `parse` reads them back without loss.
 
     Args:
-        data: its seed draws the sentence of each record, by the record's position in the data and
-            not by what it holds, and the order if it is ``shuffled``: one permutation, the same
-            for every format and verbosity.
-        format: ``jsonl``: compact JSON, a record a line, keys in the schema's order. ``prose``: a
-            sentence a line; ``standard`` draws it from several wordings, the design document's
-            among them. ``csv``: one header of all the benchmark's keys, cells of other types
+        data: the data. Its seed selects the wording of each record, by position rather than
+            content, and the permutation of a ``shuffled`` document, which is the same for every
+            format and verbosity.
+        format: ``jsonl``: compact JSON, one record per line, keys in schema order. ``prose``: one
+            sentence per line; ``standard`` varies the wording, including the design document's.
+            ``csv``: one header with all keys of the benchmark; cells of other record types are
             empty. ``markdown``: the same as a table.
-        verbosity: for prose short or long sentences, for the others short or long keys.
-        order: ``chronological``: as in the data (constraints have no time: as drawn).
+        verbosity: length of sentences in prose, and of keys in the other formats.
+        order: ``chronological`` keeps the order of the data (constraints: as drawn).
 
     Returns:
-        The text, without a line end after the last record, and for each record of ``data.records``
-        the position of its first character.
+        The text, without a line end after the last record, and the offset of the first character
+        of each record in ``data.records``.
 
     Raises:
-        ValueError: unknown format, verbosity or order, or an impossible record.
+        ValueError: the format, verbosity or order is unknown, or a record is impossible.
     """
-    for name, given, known in (
+    for name, value, choices in (
         ("format", format, FORMATS),
         ("verbosity", verbosity, get_args(Verbosity)),
         ("order", order, get_args(Order)),
     ):
-        if given not in known:
-            raise ValueError(f"unknown {name} {given!r}: it is one of {', '.join(known)}")
+        if value not in choices:
+            raise ValueError(f"unknown {name} {value!r}; choose one of {', '.join(choices)}")
     indices = permutation(data, order)
     match format:
         case "prose":

@@ -1,5 +1,5 @@
 """The utilization report: a page as data, and its pictures.
 
-Belongs here: wording, tables and drawing of a `results.UtilizationResult`. Does not belong here:
-any figure that is not in the result (`analysis`).
+This package words, tabulates and draws a `results.UtilizationResult`. It computes no numbers that
+are not in the result; those belong to `analysis`.
 """

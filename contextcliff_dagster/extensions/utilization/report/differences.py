@@ -1,4 +1,4 @@
-"""Pictures of differences: two formats over scale, and a dot plot of the other conditions."""
+"""Pictures of differences: two formats by scale, and a dot plot of other conditions."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _TALL, _ROW, _FOOT, _HEAD = 2.5, 3.55, 1.3, 1.2
 
 @house.styled()
 def plot_difference(pair: FormatComparison, result: UtilizationResult) -> bytes:
-    """Return the picture as PNG: a panel for all benchmarks together, and one for each.
+    """Return the picture as PNG, with a panel for all benchmarks pooled and one for each.
 
-    Same input, same bytes.
+    The same input gives the same bytes.
     """
     scopes = [pair.pooled, *pair.benchmarks]
     columns = min(2, len(scopes))
@@ -46,7 +46,7 @@ def plot_difference(pair: FormatComparison, result: UtilizationResult) -> bytes:
     height = _HEAD + _ROW * rows - (_ROW - _TALL) + _FOOT
     figure = house.blank_page(height)
     ends = [e for s in scopes for at in s.scales for e in (at.test.band_low, at.test.band_high)]
-    most = min(1.02, 1.12 * max([2.0 * result.margin, *(abs(end) for end in ends if end)]))
+    limit = min(1.02, 1.12 * max([2.0 * result.margin, *(abs(end) for end in ends if end)]))
     for place, scope in enumerate(scopes):
         row, column = divmod(place, columns)
         bottom = height - _HEAD - row * _ROW - _TALL
@@ -54,24 +54,24 @@ def plot_difference(pair: FormatComparison, result: UtilizationResult) -> bytes:
         scale_axis(
             axes, result.scales, [scale_tokens(scale) for scale in result.scales], 11 - 2 * columns
         )
-        axes.set_ylim(-1.25 * most, 1.25 * most)  # with room for the divergence point
+        axes.set_ylim(-1.25 * limit, 1.25 * limit)  # with room for the divergence point
         axes.set_title(scope_name(scope.benchmark, result.benchmarks), fontsize=12)
         if column == 0:
-            axes.set_ylabel("difference of scores")
+            axes.set_ylabel("difference in score")
         if place + columns >= len(scopes):
             axes.set_xlabel("tokens of the JSON lines")
         _draw(axes, scope, result.margin)
         _part(axes, scope.divergence, above=scope.divergence.better == pair.b)
     a, b = format_name(pair.a), format_name(pair.b)
-    title = f"{capitalised(a)} less {b}: {house.shortened(result.model, 50)}"
+    title = f"{capitalised(a)} minus {b}: {house.shortened(result.model, 50)}"
     house.write(figure, 0.3, height - 0.3, title, fontsize=14, fontweight="bold")
     above = f"Above 0 the score is higher as {a}, below 0 as {b}."
     house.write(figure, 0.3, height - 0.64, above, fontsize=10.5, color=house.SOFT_INK)
     notes = (
         f"Grey: {level(result.confidence)} band for all scales at once; a mark is filled where the "
         "band excludes 0.",
-        f"Dashed: the margin of {result.margin:g}. Red: where the formats part by more than the "
-        "margin, with its interval.",
+        f"Dashed: the margin of {result.margin:g}. Red: where the formats start to differ by "
+        "more than the margin, with its interval.",
     )
     for line, text in enumerate(notes):
         house.write(figure, 0.3, 0.46 - 0.24 * line, text, fontsize=10, color=house.SOFT_INK)
@@ -90,17 +90,17 @@ def _draw(axes: Axes, scope: ScopeComparison, margin: float) -> None:
     axes.vlines(at, lows, highs, color=house.SOFT_INK, lw=1.3, alpha=0.7, zorder=2)
     axes.plot(at, [d or 0.0 for _, d, _ in points], color=house.INK, lw=1.5, zorder=3)
     for x, difference, test in points:
-        shown = beyond_zero(test.band_low, test.band_high) != 0
+        significant = beyond_zero(test.band_low, test.band_high) != 0
         house.draw_markers(
-            axes, [x], [difference], house.INK, hollow=not shown, ms=7, mew=1.3, zorder=4
+            axes, [x], [difference], house.INK, hollow=not significant, ms=7, mew=1.3, zorder=4
         )
     if not points:
         axes.text(0.5, 0.5, "nothing to compare", transform=axes.transAxes, ha="center")
 
 
 def _part(axes: Axes, found: Divergence, *, above: bool) -> None:
-    """The divergence point as a line through the panel, its interval as a bar at its end, where
-    the differences are not."""
+    """Draw the divergence point as a line through the panel, with its interval as a bar at the
+    end away from the differences."""
     if found.better is None:
         return
     left, right = axes.get_xlim()
@@ -108,12 +108,12 @@ def _part(axes: Axes, found: Divergence, *, above: bool) -> None:
     ends = axes.get_ylim()
     y = 0.92 * ends[above]
     if found.status == "at_smallest":
-        words, x = "apart from the smallest scale on", found.shown_at_tokens or round(left)
+        words, x = "diverge at the smallest scale", found.shown_at_tokens or round(left)
         low = left
     else:
         x = found.tokens or found.shown_at_tokens or round(left)
         limits = [tokens(end, "open") for end in (found.low_tokens, found.high_tokens)]
-        words = f"part at {tokens(two_digits(x))} [{limits[0]} to {limits[1]}]"
+        words = f"diverge at {tokens(two_digits(x))} [{limits[0]} to {limits[1]}]"
     axes.plot([low, high], [y, y], color=_PARTING, lw=4.5, alpha=0.55, solid_capstyle="butt")
     axes.plot([x, x], ends, color=_PARTING, lw=1.5, zorder=3)
     middle = math.sqrt(left * right)
@@ -135,8 +135,8 @@ def _part(axes: Axes, found: Divergence, *, above: bool) -> None:
 def plot_effects(result: UtilizationResult) -> bytes | None:
     """Return the picture as PNG; None without a measured effect.
 
-    One row per condition: its difference from the reference with its interval, by format where the
-    result has them apart. Same input, same bytes.
+    Each row shows a condition's difference from its reference with an interval, by format if the
+    result has separate ones. The same input gives the same bytes.
     """
     effects = [effect for effect in result.effects if effect.difference is not None]
     if not effects:
@@ -150,18 +150,18 @@ def plot_effects(result: UtilizationResult) -> bytes | None:
     axes.axvline(0, color=house.SOFT_INK, lw=1.0, zorder=1)
     axes.grid(axis="x")
     ends = [abs(end) for e in effects for end in (e.ci_low, e.ci_high, e.difference) if end]
-    most = min(1.0, 1.1 * max([0.2, *ends]))
-    axes.set_xlim(-most, most)
-    axes.set_xlabel("difference of the mean score from the reference")
-    for row, one in enumerate(effects):
-        if row and (one.factor, one.level) != (effects[row - 1].factor, effects[row - 1].level):
+    limit = min(1.0, 1.1 * max([0.2, *ends]))
+    axes.set_xlim(-limit, limit)
+    axes.set_xlabel("difference in mean score from the reference")
+    for row, item in enumerate(effects):
+        if row and (item.factor, item.level) != (effects[row - 1].factor, effects[row - 1].level):
             axes.axhline(row - 0.5, color=house.FAINT, lw=0.9, zorder=0)
-        place = result.formats.index(one.format) if one.format in result.formats else None
+        place = result.formats.index(item.format) if item.format in result.formats else None
         style = None if place is None else house.look(place)
         colour, marker = (house.INK, "o") if style is None else (style.colour, style.marker)
-        sure = one.p_holm is not None and one.p_holm <= 1 - result.confidence
-        limits = one.ci_low, one.ci_high
-        at = row, one.difference or 0.0
+        sure = item.p_holm is not None and item.p_holm <= 1 - result.confidence
+        limits = item.ci_low, item.ci_high
+        at = row, item.difference or 0.0
         house.draw_difference(axes, at, limits, colour, sure=sure, across=True, marker=marker)
     title = f"What else changes the score: {house.shortened(result.model, 50)}"
     house.write(figure, 0.3, tall + 1.6, title, fontsize=14, fontweight="bold")
@@ -174,16 +174,16 @@ def plot_effects(result: UtilizationResult) -> bytes | None:
 
 
 def _labels(effects: Sequence[Effect]) -> list[str]:
-    """The condition where it begins, below it the formats alone."""
+    """Return the row labels: a condition on its first row, only the format on the others."""
     labels: list[str] = []
     before = None
-    for one in effects:
-        reference = one.reference.replace("other benchmarks", "others")  # room for a format's name
-        named = f"{one.factor}: {one.level} vs. {reference}"
-        name = None if one.format is None else format_name(one.format)
-        if (one.factor, one.level) == before and name is not None:
+    for e in effects:
+        reference = e.reference.replace("other benchmarks", "others")  # room for a format's name
+        label = f"{e.factor}: {e.level} vs. {reference}"
+        name = None if e.format is None else format_name(e.format)
+        if (e.factor, e.level) == before and name is not None:
             labels.append(name)
         else:
-            labels.append(named if name is None else f"{named} ({name})")
-        before = one.factor, one.level
+            labels.append(label if name is None else f"{label} ({name})")
+        before = e.factor, e.level
     return labels

@@ -1,4 +1,4 @@
-"""Names of benchmarks and formats in the report, and length axes with a tick at each scale."""
+"""Names of benchmarks and formats in the report, and length axes with ticks at scales."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BENCHMARK_NAMES: Mapping[BenchmarkName, str] = {
 
 
 def scope_name(benchmark: BenchmarkName | None, asked: Sequence[BenchmarkName]) -> str:
-    """Return the name of one benchmark, or of all that were asked."""
+    """Return the name of a benchmark, or of all measured ones."""
     if benchmark is None and len(asked) == 1:
         (benchmark,) = asked
     return "all benchmarks" if benchmark is None else BENCHMARK_NAMES[benchmark]
@@ -30,11 +30,11 @@ def scope_name(benchmark: BenchmarkName | None, asked: Sequence[BenchmarkName]) 
 def scale_axis(axes: Axes, labels: Sequence[str], seen: Sequence[float], most: int) -> None:
     """Set a log axis over ``seen`` lengths (tokens) with at most ``most`` scales as ticks.
 
-    The largest scale is always among them.
+    The largest scale always has a tick.
     """
     axes.set_xscale("log", base=2)
     axes.set_xlim(*with_air(*token_limits(seen)))
     axes.minorticks_off()
     step = -(-len(labels) // most)
-    shown = list(labels)[(len(labels) - 1) % step :: step]
-    axes.set_xticks([scale_tokens(label) for label in shown], shown)
+    ticks = list(labels)[(len(labels) - 1) % step :: step]
+    axes.set_xticks([scale_tokens(label) for label in ticks], ticks)

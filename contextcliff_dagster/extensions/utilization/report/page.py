@@ -1,4 +1,4 @@
-"""The utilization report as data: the answer first, its evidence folded by question."""
+"""The utilization report as data: the answer first, then collapsible evidence by question."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MOST_WRONG = 24
 
 
 class WrongAnswer(NamedTuple):
-    """One answer that scored 0, as the report shows it."""
+    """An answer that scored 0, as shown in the report."""
 
     model: str
     cell: str
@@ -60,7 +60,7 @@ class WrongAnswer(NamedTuple):
 
 
 def wrong_answers(records: pd.DataFrame, examples: Mapping[str, Example]) -> list[WrongAnswer]:
-    """Return the wrong answers: the first of each cell, then the second ones, and so on."""
+    """Return the wrong answers, taking one from each cell in turn."""
     wrong = records[records["score"] == 0].sort_values(["model", "bin", "seed", "example_id"])
     turn = wrong.groupby(["model", "bin"]).cumcount()
     ordered = wrong.assign(turn=turn).sort_values("turn", kind="stable")
@@ -86,13 +86,13 @@ def _question(example: Example | None) -> str:
 
 
 def withheld(how: str) -> list[Section]:
-    """Return the command that shows the examples, in their place."""
-    text = ("This report has no question and no answer in it. With examples of wrong ones: ",)
+    """Return a note with the command that shows the withheld examples."""
+    text = ("This report shows no questions or answers. To include examples of wrong answers: ",)
     return [Section("", [Paragraph([*text, Code(how)])], 3)]
 
 
 def examples_shown(wrong: Sequence[WrongAnswer]) -> list[Section]:
-    """Return a table of wrong answers, at most `MOST_WRONG`."""
+    """Return a table of up to `MOST_WRONG` wrong answers."""
     if not wrong:
         return [Section("", [Paragraph("No answer was wrong.")], 3)]
     rows: list[list[Cell]] = [
@@ -112,11 +112,11 @@ def examples_shown(wrong: Sequence[WrongAnswer]) -> list[Section]:
         "model",
         "documents",
         "question",
-        "right",
+        "right answer",
         "answer",
         "failure",
-        "records that matter",
-        "position of the evidence (0: start, 1: end)",
+        "records needed",
+        "evidence position (0: start, 1: end)",
     ]
     caption = f"{len(rows)} of {len(wrong):,} wrong answers, from every format and scale in turn"
     return [Section("Wrong answers", [DataTable(columns, rows, caption, right=())], 3)]
@@ -128,9 +128,9 @@ def _short(answer: str, most: int = 160) -> str:
 
 
 MADE = (
-    "Lengths are made here, not natural: each document is generated to a number of tokens, from "
-    "the same records in every format. The result says how a model reads records, not where it "
-    "stops on documents of your own; that is what the length profile measures."
+    "Lengths are made here, not natural: documents are generated to a set number of tokens, "
+    "from the same records in every format. The result shows how a model reads records, not where "
+    "it fails on your own documents; the length profile measures that."
 )
 
 
@@ -141,21 +141,21 @@ def utilization_page(
     title: str,
     pictures: Mapping[str, bytes] | None = None,
 ) -> Page:
-    """Return the page over one result per model; figures only from ``pictures``.
+    """Return the page with one result per model; all figures come from ``pictures``.
 
-    ``answers``: sections of what was answered (`answers`).
+    ``answers``: sections with examples of answers.
     """
-    there = pictures or {}
+    images = pictures or {}
     several = len(results) > 1
     summary = [tables.models(results)] if several else []
     head = [Section(title, [Paragraph(MADE), *_work(results), *summary], 1)]
     for result in results:
-        head.append(Section([Code(result.model)] if several else "Result", _answer(result, there)))
+        head.append(Section([Code(result.model)] if several else "Result", _answer(result, images)))
     folds = [
-        Fold("Where do the formats part?", of_each(results, lambda one: _parting(one, there))),
-        Fold("Is it length?", of_each(results, tables.length_and_work)),
-        Fold("What else changes the score?", of_each(results, lambda one: _effects(one, there))),
-        Fold("How sure is it?", of_each(results, _certainty)),
+        Fold("Where do the formats diverge?", of_each(results, lambda one: _parting(one, images))),
+        Fold("Is length the cause?", of_each(results, tables.length_and_work)),
+        Fold("What else changes the score?", of_each(results, lambda one: _effects(one, images))),
+        Fold("How certain is the result?", of_each(results, _certainty)),
         Fold("What did it answer?", answers),
         Fold("How was it measured?", of_each(results, _method)),
     ]
@@ -164,19 +164,19 @@ def utilization_page(
 
 def draw_pictures(results: Sequence[UtilizationResult]) -> dict[str, bytes]:
     """Return the pictures of each result as PNG, by file name."""
-    drawn: dict[str, bytes] = {}
+    pictures: dict[str, bytes] = {}
     for result in results:
-        drawn[picture_file(result, "formats")] = plot_scores(result)
+        pictures[picture_file(result, "formats")] = plot_scores(result)
         for pair in result.comparisons:
-            drawn[_difference_file(pair, result)] = plot_difference(pair, result)
+            pictures[_difference_file(pair, result)] = plot_difference(pair, result)
         effects = plot_effects(result)
         if effects is not None:
-            drawn[picture_file(result, "effects")] = effects
-    return drawn
+            pictures[picture_file(result, "effects")] = effects
+    return pictures
 
 
 def picture_file(result: UtilizationResult, what: str) -> str:
-    """Return the file of a picture: ``formats``, ``effects``, ``difference-jsonl-prose``."""
+    """Return a picture's file name: ``formats``, ``effects``, ``difference-jsonl-prose``."""
     return f"utilization-{what}-{slug(result.model)}.png"
 
 
@@ -204,7 +204,7 @@ def _difference(
     pair: FormatComparison, result: UtilizationResult, there: Mapping[str, bytes]
 ) -> list[Block]:
     alt = (
-        f"{capitalised(format_name(pair.a))} less {format_name(pair.b)} over the scales, with a "
+        f"{capitalised(format_name(pair.a))} minus {format_name(pair.b)} over the scales, with a "
         f"band for all scales at once and the margin. {pair.pooled.divergence.sentence}"
     )
     return picture(_difference_file(pair, result), alt, there)
@@ -215,29 +215,29 @@ def _work(results: Sequence[UtilizationResult]) -> list[Block]:
 
 
 _MORE_WORK = 1.2
-"""Ratio of records that matter from which on they are more."""
+"""Ratio of relevant records from which the report says that there are more."""
 
 
 def _work_sentence(result: UtilizationResult) -> str:
-    few, many = result.needed_shortest, result.needed_longest
+    low, high = result.needed_shortest, result.needed_longest
     set_to = f"evidence: {result.evidence}"
-    if few is not None and many is not None:
+    if low is not None and high is not None:
         shortest = result.scales[0]
-        set_to = f"{few:,.1f} for a question at {shortest}, {many:,.1f} at the longest; {set_to}"
-    if result.evidence == "growing" and not (few and many and many <= _MORE_WORK * few):
+        set_to = f"{low:,.1f} for a question at {shortest}, {high:,.1f} at the longest; {set_to}"
+    if result.evidence == "growing" and not (low and high and high <= _MORE_WORK * low):
         return (
-            f"More records matter in longer documents ({set_to}): a falling score is of length and "
-            "work together; the setting evidence: fixed keeps the work apart."
+            f"More records matter in longer documents ({set_to}): a falling score may come from "
+            "length or from work; set evidence: fixed to separate them."
         )
     if result.evidence == "growing":
         return (
             "Evidence is set to grow, but at these scales as many records matter in long documents "
-            f"as in short ones ({set_to}): a falling score is of length, not of work."
+            f"as in short ones ({set_to}): a falling score comes from length, not from work."
         )
     if result.evidence == "fixed":
         return (
             f"As many records matter in long documents as in short ones ({set_to}): a falling "
-            "score is of length, not of work."
+            "score comes from length, not from work."
         )
     return ""
 
@@ -267,8 +267,7 @@ def _effects(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Sect
     if not result.effects:
         return []
     alt = (
-        "The difference that each other condition makes to the mean score, with its interval, as "
-        "in the table below"
+        "Effect of each other condition on the mean score, with its interval, as in the table below"
     )
     figure = picture(picture_file(result, "effects"), alt, there)
     return [Section("Other conditions", [*figure, tables.effects(result)], 3)]
@@ -286,7 +285,7 @@ def _method(result: UtilizationResult) -> list[Section]:
         f"Formats at one scale have {unit} (match: {result.match}).",
         f"Tokens are counted by {result.tokenizer or 'an unnamed tokenizer'}.",
         f"{result.n:,} answers; intervals and bands at {level(result.confidence)}; formats count "
-        f"as alike within {result.margin:.2g}; resampling seed {result.seed}.",
+        f"as equal within {result.margin:.2g}; resampling seed {result.seed}.",
     ]
     return [Section("Method", [Bullets(facts)], 3)]
 
@@ -299,10 +298,10 @@ def write_utilization_report(
 ) -> ReportFiles:
     """Write the page of a study without a length profile, with ``others`` at its end.
 
-    ``wrong``: None where the report may hold no answers; they are in report.html alone.
+    ``wrong`` is None if the report may not show answers; they appear only in report.html.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: the report cannot be written.
     """
     from contextcliff_dagster.reporting.report_files import write_page
 
@@ -311,8 +310,8 @@ def write_utilization_report(
     title = run.study.description or run.study.name
 
     def page(answers: Sequence[Section]) -> Page:
-        made = utilization_page(results, answers, title=title, pictures=pictures)
-        return Page(made.head, [*made.folds, *as_folds(others)])
+        content = utilization_page(results, answers, title=title, pictures=pictures)
+        return Page(content.head, [*content.folds, *as_folds(others)])
 
     public = page(withheld(how))
     return write_page(

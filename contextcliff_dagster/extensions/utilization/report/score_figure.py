@@ -1,4 +1,4 @@
-"""The scores of each format with its fitted curve: over tokens of its text, and over records."""
+"""Picture of each format's scores and fitted curve, over tokens of its text and over records."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 _LEFT, _WIDE, _GAP = 0.85, 4.9, 0.6
 _TALL, _ROW, _FOOT, _HEAD = 2.75, 3.75, 1.05, 1.25
 _APART = 1.035
-"""Factor between the marks of two formats at one length."""
+"""Horizontal factor between two formats' marks at one length."""
 
 
 @house.styled()
 def plot_scores(result: UtilizationResult) -> bytes:
-    """Return the picture as PNG: a row per benchmark, all pooled first if there are several.
+    """Return the picture as PNG: a row per benchmark, with all pooled first if there are several.
 
-    Marks are mean scores of a scale with intervals over documents, lines the instrument's curves
-    with their bands. On the left lengths are tokens of each format's own text, on the right
-    records, so that the same content lies above each other. Same input, same bytes.
+    Marks are mean scores of a scale with intervals over documents; lines are fitted curves with
+    their bands. Lengths are tokens of each format's text on the left and records on the right, so
+    that equal content is aligned there. The same input gives the same bytes.
     """
     scopes = [None, *result.benchmarks] if len(result.benchmarks) > 1 else [None]
     height = _HEAD + _ROW * len(scopes) - (_ROW - _TALL) + _FOOT
@@ -72,23 +72,21 @@ def _draw(
     axes: Axes, curves: Sequence[FormatCurve], result: UtilizationResult, axis: Axis, *, named: bool
 ) -> None:
     points = [_points(curve, axis) for curve in curves]
-    seen = [at for of_curve in points for at, _ in of_curve]
-    fitted = [curve.tokens if axis == "tokens" else curve.records for curve in curves]
-    seen += [point.at for profile in fitted if profile for point in profile.curve]
+    lengths = [at for of_curve in points for at, _ in of_curve]
+    profiles = [curve.tokens if axis == "tokens" else curve.records for curve in curves]
+    lengths += [point.at for profile in profiles if profile for point in profile.curve]
     if axis == "tokens":
-        scale_axis(axes, result.scales, seen or [1.0], 7)
+        scale_axis(axes, result.scales, lengths or [1.0], 7)
     else:
-        house.token_axis(axes, house.with_air(*house.token_limits(seen)), most=7)
+        house.token_axis(axes, house.with_air(*house.token_limits(lengths)), most=7)
     axes.grid(axis="y")
     axes.set_ylim(-0.03, 1.04)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0])
     if named:
         axes.set_xlabel("tokens of the format's text" if axis == "tokens" else "records")
-    if not seen:
-        axes.text(
-            0.5, 0.5, "not known", transform=axes.transAxes, ha="center", color=house.SOFT_INK
-        )
-    for place, (of_curve, profile) in enumerate(zip(points, fitted, strict=True)):
+    if not lengths:
+        axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center", color=house.SOFT_INK)
+    for place, (of_curve, profile) in enumerate(zip(points, profiles, strict=True)):
         style = house.look(place)
         if profile and profile.curve:
             x = [point.at for point in profile.curve]
@@ -111,7 +109,7 @@ def _draw(
 
 
 def _points(curve: FormatCurve, axis: Axis) -> list[tuple[float, ScaleScore]]:
-    """Length and score of each scale with an answer."""
+    """Return length and score of each scale with an answer."""
     lengths = [(s.tokens if axis == "tokens" else s.records, s) for s in curve.scales]
     return [(float(at), scale) for at, scale in lengths if at and scale.mean is not None]
 

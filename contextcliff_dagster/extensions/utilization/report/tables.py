@@ -1,4 +1,4 @@
-"""Tables of models, formats, pairs of formats and other conditions."""
+"""Report tables: models, formats, pairs of formats and other conditions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 def formats(result: UtilizationResult) -> DataTable:
-    """Return verdict, caps and mean by format and benchmark, without empty columns."""
+    """Return a table of verdict, caps and mean by format and benchmark, without empty columns."""
     scopes, drops = [], []
     rows: list[list[Cell]] = []
     for curve in result.curves:
@@ -75,8 +75,8 @@ def formats(result: UtilizationResult) -> DataTable:
         rows = [[row[0], scope, *row[1:]] for row, scope in zip(rows, scopes, strict=True)]
     of = "" if len(result.benchmarks) > 1 else f"{scope_name(None, result.benchmarks)}. "
     caption = (
-        f"{capitalised(of)}Caps: the longest length up to which a loss of "
-        f"{level(result.tolerance)} of the baseline is excluded at {level(result.confidence)}, in "
+        f"{capitalised(of)}Safe cap: the longest length at which a loss of "
+        f"{level(result.tolerance)} of the baseline is ruled out at {level(result.confidence)}, in "
         "tokens of that format, and in records"
     )
     return DataTable(columns, rows, caption, right=())
@@ -94,7 +94,7 @@ def _drop(profile: AxisProfile | None) -> Cell:
 
 
 def models(results: Sequence[UtilizationResult]) -> DataTable:
-    """Return one row of results per model."""
+    """Return a table with one row of results per model."""
     rows: list[list[Cell]] = [
         [
             Code(result.model),
@@ -106,10 +106,10 @@ def models(results: Sequence[UtilizationResult]) -> DataTable:
     ]
     caps = [f"cap, {format_name(name)}" for name in results[0].formats]
     caption = (
-        "Each model: what is found of formats, the safe cap of each in its own tokens, and where "
-        "they part, in tokens of the JSON lines"
+        "Each model: its verdict, the safe cap of each format in its own tokens, and where the "
+        "formats diverge, in tokens of the JSON lines"
     )
-    return DataTable(["model", "formats", *caps, "part at"], rows, caption, right=())
+    return DataTable(["model", "formats", *caps, "diverge at"], rows, caption, right=())
 
 
 _VERDICTS: Mapping[FormatVerdict, str] = {
@@ -142,13 +142,13 @@ def _parting(result: UtilizationResult) -> Cell:
 
 
 def headline_pair(result: UtilizationResult) -> FormatComparison | None:
-    """Return the pair that the result's verdict is about."""
+    """Return the pair of formats to which the result's verdict refers."""
     with_prose = (c for c in result.comparisons if "prose" in (c.a, c.b))
     return next(with_prose, result.comparisons[0] if result.comparisons else None)
 
 
 def length_and_work(result: UtilizationResult) -> list[Section]:
-    """Return what else changes with length: tokens per record, position of the evidence."""
+    """Return tables of other properties that vary: tokens per record, evidence position."""
     sizes: list[list[Cell]] = [
         [
             scope_name(row.benchmark, result.benchmarks),
@@ -171,8 +171,8 @@ def length_and_work(result: UtilizationResult) -> list[Section]:
     first = format_name(result.formats[0]) if result.formats else "the first format"
     sections = []
     if sizes:
-        columns = ["benchmark", "format", "documents", "tokens a record", f"of {first}"]
-        sections.append(Section("Tokens a record", [DataTable(columns, sizes, right=())], 3))
+        columns = ["benchmark", "format", "documents", "tokens per record", f"relative to {first}"]
+        sections.append(Section("Tokens per record", [DataTable(columns, sizes, right=())], 3))
     if positions:
         columns = ["format", "third of the document", "n", "mean score"]
         sections.append(
@@ -182,7 +182,7 @@ def length_and_work(result: UtilizationResult) -> list[Section]:
 
 
 def effects(result: UtilizationResult) -> DataTable:
-    """Return every other condition against its reference."""
+    """Return a table of every other condition against its reference."""
     rows: list[list[Cell]] = [
         [
             row.factor,
@@ -201,7 +201,7 @@ def effects(result: UtilizationResult) -> DataTable:
 
 
 def comparison(pair: FormatComparison, result: UtilizationResult) -> list[Section]:
-    """Return where a pair's formats diverge, for all benchmarks and each."""
+    """Return tables of a pair's differences by scale, for all benchmarks and each."""
     title = capitalised(f"{format_name(pair.a)} and {format_name(pair.b)}")
     unpaired = [pair.unpaired_reason] if pair.unpaired_reason else []
     sections = [Section(title, [Bullets([Bracketed(pair.sentences[0]), *unpaired])], 3)]
@@ -244,16 +244,16 @@ def _row(test: DifferenceTest) -> list[Cell]:
 
 
 def disagreements(scoped: ScopeComparison, confidence: float) -> list[str]:
-    """Return where the band and the adjusted tests of single scales disagree, and why."""
+    """Return sentences on scales where the band and the adjusted tests disagree, and why."""
     alpha = 1.0 - confidence
     band_alone, test_alone, fewest = [], [], math.inf
     for scale in scoped.scales:
-        shown = beyond_zero(scale.test.band_low, scale.test.band_high) != 0
-        rejected = scale.test.p_holm is not None and scale.test.p_holm <= alpha
-        if shown and not rejected:
+        in_band = beyond_zero(scale.test.band_low, scale.test.band_high) != 0
+        in_test = scale.test.p_holm is not None and scale.test.p_holm <= alpha
+        if in_band and not in_test:
             band_alone.append(scale.scale)
             fewest = min(fewest, scale.test.n_documents)
-        elif rejected and not shown:
+        elif in_test and not in_band:
             test_alone.append(scale.scale)
     sentences = []
     if band_alone:
@@ -261,24 +261,24 @@ def disagreements(scoped: ScopeComparison, confidence: float) -> list[str]:
         least = 2.0 ** (1 - fewest)
         if scoped.overall.only_a is not None and least * len(scoped.scales) > alpha:
             why = (
-                f"over {fewest:.0f} documents no p-value of this test is below {least:.2g} before "
-                "Holm's adjustment, so more seeds are needed for it"
+                f"with {fewest:.0f} documents the smallest possible p-value is {least:.2g} before "
+                "Holm's adjustment, so the test needs more seeds"
             )
         sentences.append(
-            f"At {listed(band_alone)} the band excludes 0, and the adjusted permutation test does "
+            f"At {listed(band_alone)} the band excludes 0, but the adjusted permutation test does "
             f"not reject (p > {alpha:.2g}): {why}. The verdict follows the band."
         )
     if test_alone:
         sentences.append(
             f"At {listed(test_alone)} the adjusted permutation test rejects (p <= {alpha:.2g}), "
-            "and the band includes 0: the band also holds for the size of the differences at every "
-            "scale and for their mean. The verdict follows the band."
+            "but the band includes 0: the band also covers the size of the differences at every "
+            "scale and their mean. The verdict follows the band."
         )
     return sentences
 
 
 def certainty(pair: FormatComparison) -> list[Section]:
-    """Return other tests of a pair's pooled differences, and the seeds that a difference needs."""
+    """Return tables of a pair's other tests and of the seeds needed to show a difference."""
     title = f"{format_name(pair.a)} and {format_name(pair.b)}"
     scoped = pair.pooled
     rows: list[list[Cell]] = []
@@ -293,17 +293,17 @@ def certainty(pair: FormatComparison) -> list[Section]:
         rows.append([name, discordant, *p_values])
     columns = [
         "scale",
-        "right in one alone",
+        "right in only one",
         "permutation",
         "McNemar, exact",
         "paired t-test",
     ]
     caption = "p-values of single scales, not adjusted"
     blocks = [DataTable(columns, rows, caption, right=())]
-    assumed = {test.t_test.assumes for test in (s.test for s in scoped.scales) if test.t_test}
+    assumptions = {test.t_test.assumes for test in (s.test for s in scoped.scales) if test.t_test}
     notes = [
-        "Permutation: formats exchanged for whole documents. McNemar: one question a document.",
-        *sorted(assumed),
+        "Permutation: formats exchanged for whole documents. McNemar: one question per document.",
+        *sorted(assumptions),
         *sorted({scale.test.not_tested for scale in scoped.scales if scale.test.not_tested}),
         _correlation(scoped),
     ]
@@ -313,8 +313,8 @@ def certainty(pair: FormatComparison) -> list[Section]:
 def _correlation(scoped: ScopeComparison) -> str:
     how = "assumed, as too few answers differ" if scoped.correlation_assumed else "estimated"
     return (
-        f"The band takes differences within a document as correlated by {scoped.correlation:.2f} "
-        f"({how})."
+        f"The band uses a correlation of {scoped.correlation:.2f} between differences within a "
+        f"document ({how})."
     )
 
 
@@ -322,7 +322,7 @@ def _seeds(scoped: ScopeComparison) -> DataTable:
     rows: list[list[Cell]] = [
         [f"{row.difference:.2g}", row.one_scale, row.all_scales] for row in scoped.seeds_needed
     ]
-    caption = "Seeds (documents of a scale and benchmark) that show a difference with power 0.8"
+    caption = "Seeds (documents per scale and benchmark) to show a difference with power 0.8"
     return DataTable(["difference", "at one scale", "with the band over all scales"], rows, caption)
 
 

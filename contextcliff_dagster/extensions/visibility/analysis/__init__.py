@@ -1,4 +1,4 @@
-"""Records of one model to its result: runs, effects of the axes, interactions, curves, the plan.
+"""Analysis of one model's records: runs, effects of axes, interactions, curves, seed planning.
 
-Does not belong here: training, prompts, what people see.
+Training, prompts and reports do not belong here.
 """

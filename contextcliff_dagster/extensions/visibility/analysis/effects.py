@@ -1,4 +1,4 @@
-"""The effect of each axis on the outcomes of runs: pairs, clusters, intervals, flips, verdicts."""
+"""Effects of each axis on run outcomes: pairs, clusters, intervals, flip tests, verdicts."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Whole runs, in the order of the plan.
+    """Complete runs, in the order of the plan.
 
     Attributes:
         planned: benchmark, seed and axes of each run (N).
-        outcomes: `results.OUTCOMES` of each run (N, O), nan where it has none.
+        outcomes: `results.OUTCOMES` of each run (N, O), nan if missing.
         curves: regret after each step, the start first (N, 1 + steps).
-        paths: the configurations of each run as text, for telling equal ones (N).
-        missing: planned runs of which a step has no answer.
-        unplanned: runs with records that the section does not ask for.
+        paths: the configurations of each run as text, to detect equal runs (N).
+        missing: planned runs with an unanswered step.
+        unplanned: number of runs with records that are not in the plan.
     """
 
     planned: tuple[PlannedRun, ...]
@@ -51,7 +51,7 @@ class Runs:
 
     @cached_property
     def levels(self) -> Mapping[str, np.ndarray]:
-        """Level of each run as text (N), by axis."""
+        """Return the level of each run as text (N), by axis."""
         return {
             axis: np.array([str(getattr(run.axes, axis)) for run in self.planned], dtype=str)
             for axis in AXES
@@ -59,24 +59,24 @@ class Runs:
 
     @cached_property
     def benchmark(self) -> np.ndarray:
-        """Benchmark of each run (N)."""
+        """Return the benchmark of each run (N)."""
         return np.array([run.benchmark for run in self.planned], dtype=str)
 
     @cached_property
     def cluster(self) -> Ints:
-        """Number of each run's benchmark-seed (N), in the order of the plan."""
+        """Return the index of each run's benchmark-seed (N), in plan order."""
         return _numbered([(run.benchmark, run.seed) for run in self.planned])
 
     @cached_property
     def benchmark_of_cluster(self) -> Ints:
-        """Number of each benchmark-seed's benchmark (C)."""
+        """Return the index of each benchmark-seed's benchmark (C)."""
         number = _numbered([run.benchmark for run in self.planned])
         of_cluster = np.zeros(self.cluster.max(initial=-1) + 1, np.int64)
         of_cluster[self.cluster] = number
         return of_cluster
 
     def outcome(self, name: OutcomeName) -> Floats:
-        """One outcome of each run (N)."""
+        """Return one outcome of each run (N)."""
         column: Floats = self.outcomes[:, OUTCOMES.index(name)]
         return column
 
@@ -88,12 +88,12 @@ _TEXTS: tuple[tuple[Contrast, str, str], ...] = (
 )
 _ORDER = ("hidden", "placebo", "shown", "last", "best", "default", "low", "neutral", "high")
 VISIBLE = AXES[: AXES.index("base")]
-"""Axes that change what an agent is shown, not where it begins and goes on."""
+"""Axes of the information shown, as opposed to the course of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A level of an axis and the one that it is compared with."""
+    """A level of an axis and its reference level."""
 
     axis: str
     level: str
@@ -102,14 +102,14 @@ class Comparison:
 
     @property
     def is_start(self) -> bool:
-        """Whether it is of the start: a better one leaves less regret whatever is shown."""
+        """Return whether the axis is the start, which affects regret whatever is shown."""
         return self.axis == "start"
 
 
 def ordered_levels(levels: Mapping[str, Sequence[Level]]) -> dict[str, list[str]]:
-    """Return the levels of each axis as text, the one that shows least first."""
+    """Return the levels of each axis as text, the least informative first."""
     return {
-        axis: [str(one) for one in sorted(given, key=_rank)]  # a history by its number of steps
+        axis: [str(level) for level in sorted(given, key=_rank)]  # a history by its number of steps
         for axis, given in levels.items()
     }
 
@@ -120,27 +120,27 @@ def _rank(level: Level) -> int:
 
 def comparisons_of(levels: Mapping[str, Sequence[Level]]) -> list[Comparison]:
     """Return every comparison of a study, axis by axis."""
-    made = []
-    for axis, given in ordered_levels(levels).items():
-        if set(given) <= {"hidden", "placebo", "shown"}:
-            texts = [one for one in _TEXTS if {one[1], one[2]} <= set(given)]
-            made += [Comparison(axis, level, base, name) for name, level, base in texts]
+    comparisons = []
+    for axis, values in ordered_levels(levels).items():
+        if set(values) <= {"hidden", "placebo", "shown"}:
+            texts = [text for text in _TEXTS if {text[1], text[2]} <= set(values)]
+            comparisons += [Comparison(axis, level, base, name) for name, level, base in texts]
         else:
-            made += [Comparison(axis, level, given[0], "level") for level in given[1:]]
-    return made
+            comparisons += [Comparison(axis, level, values[0], "level") for level in values[1:]]
+    return comparisons
 
 
 def widest_comparisons(levels: Mapping[str, Sequence[Level]]) -> list[Comparison]:
-    """Return one comparison of each axis that varies: its last level with its first one."""
-    varied = {axis: given for axis, given in ordered_levels(levels).items() if len(given) > 1}
-    kept = {axis: [given[0], given[-1]] for axis, given in varied.items()}
+    """Return one comparison per varying axis: its last level with its first."""
+    varied = {axis: values for axis, values in ordered_levels(levels).items() if len(values) > 1}
+    ends = {axis: [values[0], values[-1]] for axis, values in varied.items()}
     every = comparisons_of(levels)
-    return [one for one in every if [one.reference, one.level] == kept[one.axis]]
+    return [pair for pair in every if [pair.reference, pair.level] == ends[pair.axis]]
 
 
 def pairs_of(runs: Runs, comparison: Comparison) -> tuple[Ints, Ints]:
-    """Return the runs at the level and those at the reference (P each), row by row equal in
-    benchmark, seed and all other axes."""
+    """Return the runs at the level and at the reference (P each); each row agrees in benchmark,
+    seed and all other axes."""
     level, reference = _matched(runs, [comparison])
     return level, reference
 
@@ -152,35 +152,35 @@ def fours_of(runs: Runs, one: Comparison, other: Comparison) -> tuple[Ints, Ints
 
 
 def _matched(runs: Runs, comparisons: Sequence[Comparison]) -> tuple[Ints, ...]:
-    """Runs at each corner; the level of the first comparison changes fastest."""
-    varied = {one.axis for one in comparisons}
+    """Return the runs at each corner; the first comparison's level changes fastest."""
+    varied = {comparison.axis for comparison in comparisons}
     fixed = [runs.levels[axis] for axis in AXES if axis not in varied]
-    rest = list(zip(runs.cluster.tolist(), *(column.tolist() for column in fixed), strict=True))
+    others = list(zip(runs.cluster.tolist(), *(column.tolist() for column in fixed), strict=True))
     corners = []
     for number in range(2 ** len(comparisons)):
         inside = np.ones(len(runs.planned), bool)
-        for place, one in enumerate(comparisons):
-            level = one.reference if number >> place & 1 else one.level
-            inside &= runs.levels[one.axis] == level
-        corners.append({rest[row]: row for row in np.flatnonzero(inside).tolist()})
-    shared = [key for key in corners[0] if all(key in corner for corner in corners)]
-    return tuple(np.array([corner[key] for key in shared], np.int64) for corner in corners)
+        for place, pair in enumerate(comparisons):
+            level = pair.reference if number >> place & 1 else pair.level
+            inside &= runs.levels[pair.axis] == level
+        corners.append({others[row]: row for row in np.flatnonzero(inside).tolist()})
+    keys = [key for key in corners[0] if all(key in corner for corner in corners)]
+    return tuple(np.array([corner[key] for key in keys], np.int64) for corner in corners)
 
 
 FLIPS = 4_999
 ROOM = 2.0
-"""Margins of regret that the reference must leave, or the absence of a benefit says little."""
+"""Regret of the reference, in margins, needed for a meaningful verdict of no benefit."""
 PERFORMANCE: tuple[OutcomeName, ...] = ("regret", "area")
 SHARES = {"regret": 0.5, "area": 0.25, "behaviour": 0.25}
-"""Of the error rate: what the regret's effects, those of the area and those of behaviour have."""
+"""Shares of the error rate for effects on regret, on area and on behaviour."""
 
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """One outcome of pairs of runs that both have it.
+    """An outcome of pairs of runs that both have it.
 
-    ``level`` and ``reference`` are its values (P); ``cluster`` numbers the benchmark-seed of each
-    pair densely, ``stratum`` is the benchmark of each benchmark-seed (C).
+    ``level`` and ``reference`` are the values (P); ``cluster`` is the dense index of each pair's
+    benchmark-seed, ``stratum`` the benchmark of each benchmark-seed (C).
     """
 
     level: Floats
@@ -190,40 +190,40 @@ class Changes:
 
     @property
     def change(self) -> Floats:
-        """The level less the reference (P); rounding is no difference."""
+        """Return level minus reference (P), ignoring rounding errors."""
         change = self.level - self.reference
         return np.where(np.abs(change) < 1e-12, 0.0, change)
 
     def means(self, of: Floats) -> ClusterMeans:
-        """Means of what each pair has (P), by benchmark-seed."""
+        """Return the means by benchmark-seed of values by pair (P)."""
         n = np.bincount(self.cluster, minlength=len(self.stratum))
         sums = np.bincount(self.cluster, weights=of, minlength=len(self.stratum))
         return ClusterMeans(sums / n, self.stratum)
 
     def run_sd(self) -> float:
-        """SD between runs of one benchmark and level, pooled; 0 where each is alone."""
+        """Return the pooled SD between runs of one benchmark and level; 0 for single runs."""
         benchmark = self.stratum[self.cluster]
         squares, degrees = 0.0, 0
         for values in (self.level, self.reference):
             for name in np.unique(benchmark):
-                same = values[benchmark == name]
-                squares += float(((same - same.mean()) ** 2).sum())
-                degrees += len(same) - 1
+                of_benchmark = values[benchmark == name]
+                squares += float(((of_benchmark - of_benchmark.mean()) ** 2).sum())
+                degrees += len(of_benchmark) - 1
         spread = math.sqrt(squares / degrees) if degrees else 0.0
         return spread if spread > 1e-12 else 0.0
 
 
 def changes_of(runs: Runs, comparison: Comparison, outcome: OutcomeName) -> Changes | None:
-    """Return the pairs that both have the outcome; None without any."""
+    """Return the pairs in which both runs have the outcome; None if there are none."""
     level, reference = pairs_of(runs, comparison)
     values = runs.outcome(outcome)
-    both = ~np.isnan(values[level]) & ~np.isnan(values[reference])
-    if not both.any():
+    present = ~np.isnan(values[level]) & ~np.isnan(values[reference])
+    if not present.any():
         return None
-    clusters, cluster = np.unique(runs.cluster[level[both]], return_inverse=True)
+    clusters, cluster = np.unique(runs.cluster[level[present]], return_inverse=True)
     return Changes(
-        values[level[both]],
-        values[reference[both]],
+        values[level[present]],
+        values[reference[present]],
         cluster,
         runs.benchmark_of_cluster[clusters],
     )
@@ -238,30 +238,28 @@ def effects_of(
 ) -> list[AxisEffect]:
     """Return every comparison's effect on every outcome, regret first.
 
-    Holm's adjustment is over all effects, so that a result has one error rate: half of it for the
-    regret, a quarter each for the area and all behaviour. A start is outside, and so is a test that
-    cannot become significant whatever the labels (Tarone 1990, Biometrics 46, 515-522).
+    Holm's adjustment covers all effects, so that a result has one error rate: half for the regret,
+    a quarter each for the area and all behaviour. It excludes starts, and tests that can never
+    become significant whatever the labels (Tarone 1990, Biometrics 46, 515-522).
 
     Args:
-        benchmarks: in the order of ``by_benchmark``.
-        margin: benefit of regret and area that matters.
+        benchmarks: the benchmarks in the order of ``by_benchmark``.
+        margin: smallest benefit in regret and area that matters.
     """
     alpha = 1.0 - settings.confidence
     made = [
-        _effect(runs, one, outcome, benchmarks, settings, OUTCOMES.index(outcome), place)
+        _effect(runs, comparison, outcome, benchmarks, settings, OUTCOMES.index(outcome), place)
         for outcome in OUTCOMES
-        for place, one in enumerate(comparisons)
+        for place, comparison in enumerate(comparisons)
     ]
-    members = [
-        one.axis != "start" and least <= alpha and one.p_value is not None for one, least in made
-    ]
-    families = [_family(one.outcome) for one, _ in made]
+    members = [e.axis != "start" and least <= alpha and e.p_value is not None for e, least in made]
+    families = [_family(effect.outcome) for effect, _ in made]
     sizes = Counter(family for family, member in zip(families, members, strict=True) if member)
     weights = [SHARES[family] / max(sizes[family], 1) for family in families]
-    p_values = [one.p_value if m else None for (one, _), m in zip(made, members, strict=True)]
+    p_values = [effect.p_value if m else None for (effect, _), m in zip(made, members, strict=True)]
     effects = []
-    for (one, _), p_holm in zip(made, holm(p_values, weights), strict=True):
-        adjusted = replace(one, p_holm=p_holm)
+    for (effect, _), p_holm in zip(made, holm(p_values, weights), strict=True):
+        adjusted = replace(effect, p_holm=p_holm)
         effects.append(replace(adjusted, verdict=_verdict(adjusted, margin, alpha)))
     return effects
 
@@ -278,7 +276,7 @@ def _effect(
     settings: AnalysisSettings,
     *key: int,
 ) -> tuple[AxisEffect, float]:
-    """The effect, and the least p-value that its pairs can have."""
+    """Return the effect and the smallest p-value that its pairs allow."""
     empty = AxisEffect(
         axis=comparison.axis,
         level=comparison.level,
@@ -313,10 +311,10 @@ def _effect(
         )
     spread = changes.run_sd()
     at_reference = changes.means(changes.reference).mean
-    excluded = None
+    limit = None
     if outcome in PERFORMANCE:
         benefit = ClusterMeans(-means.values, means.stratum)
-        excluded = benefit.upper(0.5 * (1.0 + settings.confidence), at_reference)
+        limit = benefit.upper(0.5 * (1.0 + settings.confidence), at_reference)
     effect = replace(
         empty,
         n_pairs=len(changes.level),
@@ -329,7 +327,7 @@ def _effect(
         p_value=p_value,
         p_exact=exact,
         standardised=means.mean / spread if spread else None,
-        excluded=excluded,
+        excluded=limit,
         by_benchmark=_by_benchmark(runs, changes, benchmarks, settings),
     )
     return effect, 2.0 ** (1 - int(np.count_nonzero(changes.change)))
@@ -339,15 +337,15 @@ def _by_benchmark(
     runs: Runs, changes: Changes, benchmarks: Sequence[str], settings: AnalysisSettings
 ) -> list[BenchmarkEffect]:
     names = list(dict.fromkeys(runs.benchmark.tolist()))
-    whole = changes.means(changes.change)
-    made = []
+    overall = changes.means(changes.change)
+    rows = []
     for name in benchmarks:
-        inside = whole.stratum == (names.index(name) if name in names else -1)
+        inside = overall.stratum == (names.index(name) if name in names else -1)
         if not inside.any():
             continue
-        means = ClusterMeans(whole.values[inside], whole.stratum[inside])
+        means = ClusterMeans(overall.values[inside], overall.stratum[inside])
         low, high = means.interval(settings.confidence)
-        made.append(
+        rows.append(
             BenchmarkEffect(
                 benchmark=name,
                 n_pairs=int(inside[changes.cluster].sum()),
@@ -357,11 +355,11 @@ def _by_benchmark(
                 ci_high=high,
             )
         )
-    return made
+    return rows
 
 
 def _verdict(effect: AxisEffect, margin: float, alpha: float) -> EffectVerdict:
-    """The first that applies: significant; a benefit of the margin excluded; undecided."""
+    """Return the first verdict that applies: significant, no benefit, undecided."""
     significant = effect.p_holm is not None and effect.p_holm <= alpha and effect.difference
     performance = effect.outcome in PERFORMANCE
     if significant and effect.difference is not None:

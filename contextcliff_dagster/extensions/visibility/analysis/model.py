@@ -1,6 +1,6 @@
-"""What the records of one model say of what it was shown.
+"""Analysis of one model's records: the effects of the information it was shown.
 
-Runs of the records, curves of regret, the seeds that a study needs, and the sentences.
+Covers runs, regret curves, the number of seeds that a study needs, and the result's sentences.
 """
 
 from __future__ import annotations
@@ -73,31 +73,31 @@ if TYPE_CHECKING:
 
 
 def runs_of_records(records: pd.DataFrame, section: VisibilitySection) -> Runs:
-    """Return the runs of `tables.VISIBILITY_RECORDS` of one model. No row order matters.
+    """Return one model's runs from `tables.VISIBILITY_RECORDS` in any order.
 
-    A run is whole if each of its steps is there once with an answer; only whole runs are kept.
+    A run is complete if each step has one record with an answer; only complete runs are kept.
 
     Raises:
         ContextCliffError: a step of a run has two records.
     """
     by_run = _rows_by_run(records)
-    whole, outcomes, curves, paths, missing = [], [], [], [], []
+    complete, outcomes, curves, paths, missing = [], [], [], [], []
     spaces = {name: task_named(name).space for name in section.benchmarks}
     plan = runs_of(section)
     for run in plan:
-        rows = [one for one in by_run.pop(run.key, []) if _answered(one)]
-        if [one["step"] for one in rows] != list(range(1, section.steps + 1)):
+        rows = [row for row in by_run.pop(run.key, []) if _answered(row)]
+        if [row["step"] for row in rows] != list(range(1, section.steps + 1)):
             missing.append(MissingRun(run=run.key, steps=len(rows)))
             continue
-        curve = np.array([rows[0]["start_regret"], *(one["regret"] for one in rows)], float)
-        whole.append(run)
+        curve = np.array([rows[0]["start_regret"], *(row["regret"] for row in rows)], float)
+        complete.append(run)
         curves.append(curve)
-        paths.append("\n".join([rows[0]["start_config"], *(one["config"] for one in rows)]))
+        paths.append("\n".join([rows[0]["start_config"], *(row["config"] for row in rows)]))
         outcomes.append([curve[-1], area_under_curve(curve), *_behaviour(spaces, run, rows)])
     return Runs(
-        planned=tuple(whole),
-        outcomes=np.array(outcomes, float).reshape(len(whole), len(OUTCOMES)),
-        curves=np.array(curves, float).reshape(len(whole), section.steps + 1),
+        planned=tuple(complete),
+        outcomes=np.array(outcomes, float).reshape(len(complete), len(OUTCOMES)),
+        curves=np.array(curves, float).reshape(len(complete), section.steps + 1),
         paths=tuple(paths),
         missing=tuple(missing),
         unplanned=len(by_run),
@@ -121,8 +121,8 @@ def _rows_by_run(records: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
 
 
 def _answered(row: Mapping[str, Any]) -> bool:
-    lost = row["failure"] in {str(tag) for tag in UNSCORED_TAGS}
-    return not lost and _known(row["regret"]) and _known(row["start_regret"])
+    unscored = row["failure"] in {str(tag) for tag in UNSCORED_TAGS}
+    return not unscored and _known(row["regret"]) and _known(row["start_regret"])
 
 
 def _known(value: Any) -> bool:
@@ -132,26 +132,26 @@ def _known(value: Any) -> bool:
 def _behaviour(
     spaces: Mapping[str, Space], run: PlannedRun, rows: Sequence[Mapping[str, Any]]
 ) -> list[float | None]:
-    """The outcomes after regret and area."""
+    """Return the behaviour outcomes, which follow regret and area."""
     steps = [start_of(rows[0]), *map(step_of, rows)]
-    measured = behaviour_of(spaces[run.benchmark], steps)
-    return [getattr(measured, name) for name in OUTCOMES[2:]]
+    behaviour = behaviour_of(spaces[run.benchmark], steps)
+    return [getattr(behaviour, name) for name in OUTCOMES[2:]]
 
 
 BaselineCurves: TypeAlias = "Mapping[str, Mapping[tuple[str, int], ArrayLike]]"
-"""Search -> (benchmark, seed) -> regret by step, the start first; or several such rows."""
+"""Search -> (benchmark, seed) -> one or several rows of regret by step, start first."""
 
 
 def curves_of(
     runs: Runs, levels: Mapping[str, Sequence[str]], settings: AnalysisSettings
 ) -> list[Curve]:
-    """Return the curve of all runs, then of each level of each axis that varies."""
+    """Return the curve of all runs, then one for each level of each varying axis."""
     groups: list[tuple[str | None, str, Bools]] = [(None, "all", np.ones(len(runs.planned), bool))]
     groups += [
         (axis, level, runs.levels[axis] == level)
-        for axis, given in levels.items()
-        for level in given
-        if len(given) > 1
+        for axis, values in levels.items()
+        for level in values
+        if len(values) > 1
     ]
     return [
         _curve(axis, level, runs.curves[inside], runs.cluster[inside], runs, settings)
@@ -191,51 +191,51 @@ def _curve(
 def searches_of(
     runs: Runs, baselines: BaselineCurves, settings: AnalysisSettings
 ) -> list[SearchComparison]:
-    """Return each search next to the model, over the benchmark-seeds that both have.
+    """Return the comparison of each search with the model, over shared benchmark-seeds.
 
     Raises:
-        ContextCliffError: a curve has another number of steps than the runs.
+        ContextCliffError: a curve and the runs differ in their number of steps.
     """
     clusters = list(dict.fromkeys((run.benchmark, run.seed) for run in runs.planned))
     n = np.bincount(runs.cluster, minlength=len(clusters))
     of_model = np.bincount(runs.cluster, weights=runs.outcome("regret"), minlength=len(clusters))
-    made = []
-    for name, given in baselines.items():
-        shared = np.array([place for place, key in enumerate(clusters) if key in given], np.int64)
-        if not len(shared):
+    comparisons = []
+    for name, rows in baselines.items():
+        places = np.array([place for place, key in enumerate(clusters) if key in rows], np.int64)
+        if not len(places):
             continue
-        curves = [np.atleast_2d(np.asarray(given[clusters[k]], float)) for k in shared]
-        if any(one.shape[1] != runs.curves.shape[1] for one in curves):
+        curves = [np.atleast_2d(np.asarray(rows[clusters[k]], float)) for k in places]
+        if any(curve.shape[1] != runs.curves.shape[1] for curve in curves):
             raise ContextCliffError(
-                f"The search {name} has curves of another length than {runs.curves.shape[1] - 1} "
-                "steps; search again with the steps of the study."
+                f"The curves of search {name} do not have {runs.curves.shape[1] - 1} steps; search "
+                "again with the steps of the study."
             )
-        mean_curves = np.array([one.mean(axis=0) for one in curves])
-        apart = of_model[shared] / n[shared] - mean_curves[:, -1]
-        means = ClusterMeans(apart, runs.benchmark_of_cluster[shared])
+        mean_curves = np.array([curve.mean(axis=0) for curve in curves])
+        differences = of_model[places] / n[places] - mean_curves[:, -1]
+        means = ClusterMeans(differences, runs.benchmark_of_cluster[places])
         low, high = means.interval(settings.confidence)
-        made.append(
+        comparisons.append(
             SearchComparison(
                 name=name,
-                n_clusters=len(shared),
+                n_clusters=len(places),
                 regret=float(mean_curves[:, -1].mean()),
-                area=float(np.mean([area_under_curve(one) for one in mean_curves])),
+                area=float(np.mean([area_under_curve(curve) for curve in mean_curves])),
                 difference=means.mean,
                 ci_low=low,
                 ci_high=high,
-                curve=_curve(None, name, mean_curves, shared, runs, settings),
+                curve=_curve(None, name, mean_curves, places, runs, settings),
             )
         )
-    return made
+    return comparisons
 
 
 def cells_of(runs: Runs) -> list[Cell]:
     """Return each combination of levels, in the order of the plan."""
     signatures = np.array([run.axes.signature for run in runs.planned], dtype=str)
-    made = []
+    cells = []
     for signature in dict.fromkeys(signatures.tolist()):
         rows = np.flatnonzero(signatures == signature)
-        made.append(
+        cells.append(
             Cell(
                 signature=signature,
                 levels={axis: str(column[rows[0]]) for axis, column in runs.levels.items()},
@@ -243,12 +243,12 @@ def cells_of(runs: Runs) -> list[Cell]:
                 means={name: _mean(runs.outcome(name)[rows]) for name in OUTCOMES},
             )
         )
-    return made
+    return cells
 
 
 def _mean(values: Floats) -> float | None:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else None
+    present = values[~np.isnan(values)]
+    return float(present.mean()) if len(present) else None
 
 
 EFFECT, POWER = 0.2, 0.8
@@ -256,16 +256,16 @@ EFFECT, POWER = 0.2, 0.8
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """SDs of the difference of a pair: between benchmark-seeds, and between pairs of one."""
+    """SDs of paired differences: between benchmark-seeds and within one."""
 
     seed: float
     pair: float | None
     pairs: float
-    """Mean pairs of a benchmark-seed."""
+    """Mean number of pairs per benchmark-seed."""
 
     @property
     def variance(self) -> float:
-        """Of the mean difference of one benchmark-seed."""
+        """Return the variance of a benchmark-seed's mean difference."""
         return self.seed**2 + (self.pair or 0.0) ** 2 / self.pairs
 
 
@@ -290,22 +290,22 @@ def components_of(changes: Changes) -> Components | None:
 def plan_of(
     runs: Runs, comparisons: Sequence[Comparison], settings: AnalysisSettings
 ) -> list[Plan]:
-    """Return the seeds that each tested effect on the regret needs; none where nothing varies."""
-    tested = [one for one in comparisons if not one.is_start]
-    level = SHARES["regret"] * (1.0 - settings.confidence) / max(len(tested), 1)
-    made = []
-    for one in tested:
-        changes = changes_of(runs, one, "regret")
+    """Return the seeds needed for each tested effect on the regret; empty if nothing varies."""
+    comparisons_tested = [comparison for comparison in comparisons if not comparison.is_start]
+    level = SHARES["regret"] * (1.0 - settings.confidence) / max(len(comparisons_tested), 1)
+    plan = []
+    for comparison in comparisons_tested:
+        changes = changes_of(runs, comparison, "regret")
         components = components_of(changes) if changes else None
         if changes is None or components is None or not changes.run_sd():
             continue
         spread = changes.run_sd()
         benchmarks = len(np.unique(changes.stratum))
-        made.append(
+        plan.append(
             Plan(
-                axis=one.axis,
-                level=one.level,
-                reference=one.reference,
+                axis=comparison.axis,
+                level=comparison.level,
+                reference=comparison.reference,
                 effect=EFFECT,
                 power=POWER,
                 significance=level,
@@ -324,7 +324,7 @@ def plan_of(
                 ),
             )
         )
-    return made
+    return plan
 
 
 _OUTCOMES: dict[OutcomeName, str] = {
@@ -348,20 +348,20 @@ _AXES = {
 
 
 def change_in_words(effect: AxisEffect) -> str:
-    """What differs within a pair, as the subject of a sentence."""
+    """Return the difference within a pair as the subject of a sentence."""
     if effect.axis == "history":
         earlier = "no" if effect.reference == "0" else effect.reference
         return f"Listing {effect.level} earlier steps instead of {earlier}"
     if effect.axis == "base":
-        return f"Going on from the {effect.level} configuration instead of the {effect.reference}"
+        return f"Continuing from the {effect.level} configuration instead of the {effect.reference}"
     if effect.axis == "start":
         return f"Beginning with a {effect.level} start instead of a {effect.reference} one"
-    what = _AXES[effect.axis]
+    text = _AXES[effect.axis]
     if effect.contrast == "length":
-        return f"Another text as long as {what} instead of none"
+        return f"Another text of the length of {text} instead of none"
     if effect.contrast == "content":
-        return f"Showing {what} instead of another text as long"
-    return f"Showing {what}"
+        return f"Showing {text} instead of another text of that length"
+    return f"Showing {text}"
 
 
 def effect_sentence(effect: AxisEffect, margin: float) -> str:
@@ -372,11 +372,11 @@ def effect_sentence(effect: AxisEffect, margin: float) -> str:
     by = f"{difference(effect.difference)} [{_interval(effect)}]"
     if effect.verdict in ("better", "worse", "higher", "lower"):
         less = effect.verdict in ("better", "lower")
-        tested = f"p {effect.p_holm:.3f} after Holm" if effect.p_holm is not None else ""
-        return f"{subject} {'lowers' if less else 'raises'} the {name}: {by}, {tested}."
+        test = f"p {effect.p_holm:.3f} after Holm" if effect.p_holm is not None else ""
+        return f"{subject} {'lowers' if less else 'raises'} the {name}: {by}, {test}."
     if effect.verdict == "no_benefit":
         return (
-            f"{subject} does not help: a benefit of {margin:g} or more is excluded ({name} {by}, "
+            f"{subject} does not help: a benefit of {margin:g} or more is ruled out ({name} {by}, "
             f"limit of the benefit {score(effect.excluded)})."
         )
     return (
@@ -386,30 +386,30 @@ def effect_sentence(effect: AxisEffect, margin: float) -> str:
 
 
 def plan_sentence(plan: Sequence[Plan], undecided: Sequence[AxisEffect]) -> str | None:
-    """Seeds that would show every undecided effect of .2 SD; None where nothing is undecided."""
-    open_ones = {(one.axis, one.level, one.reference) for one in undecided}
-    rows = [one for one in plan if (one.axis, one.level, one.reference) in open_ones]
+    """Return a sentence on the seeds that undecided effects need; None if all are decided."""
+    open_ones = {(effect.axis, effect.level, effect.reference) for effect in undecided}
+    rows = [entry for entry in plan if (entry.axis, entry.level, entry.reference) in open_ones]
     if not rows:
         return None
     first = rows[0]
-    what = f"an effect of {first.effect:g} SD of the regret with power {first.power:g}"
-    if any(one.seeds_needed is None for one in rows):
-        return f"To show {what} where it is undecided, more than 10,000 seeds would be needed."
-    most = max(one.seeds_needed or 0 for one in rows)
+    goal = f"an effect of {first.effect:g} SD of the regret with power {first.power:g}"
+    if any(row.seeds_needed is None for row in rows):
+        return f"To show {goal} where it is undecided, more than 10,000 seeds would be needed."
+    seeds = max(row.seeds_needed or 0 for row in rows)
     return (
-        f"To show {what} where it is undecided, up to {most:,} seeds a benchmark are needed; this "
-        f"study has {first.seeds:,}."
+        f"To show {goal} where it is undecided, up to {seeds:,} seeds per benchmark are needed; "
+        f"this study has {first.seeds:,}."
     )
 
 
 def search_sentence(regret: float, searches: Sequence[SearchComparison]) -> str | None:
-    """The model next to searches without one."""
+    """Return a sentence that compares the model with searches without one."""
     if not searches:
         return None
-    others = ", ".join(f"{one.name.replace('_', ' ')} {score(one.regret)}" for one in searches)
+    names = ", ".join(f"{s.name.replace('_', ' ')} {score(s.regret)}" for s in searches)
     return (
         f"Over all runs the model leaves a regret of {score(regret)}; searches without a model on "
-        f"the same splits, starts and steps: {others}."
+        f"the same splits, starts and steps: {names}."
     )
 
 
@@ -427,11 +427,11 @@ def analyse_model(
     context: ProfileContext | None = None,
     baselines: BaselineCurves | None = None,
 ) -> VisibilityResult:
-    """Return what the records of one model say of what it was shown. No row order matters.
+    """Return the result for one model's records, independent of row order.
 
     Args:
-        records: `tables.VISIBILITY_RECORDS` of one model, one row a step.
-        settings: confidence and seed.
+        records: one model's `tables.VISIBILITY_RECORDS`, one row per step.
+        settings: the confidence and the resampling seed.
         context: names of the model, study and campaign; warnings to repeat.
         baselines: regret by step of searches without a model, by name, then benchmark and seed.
 
@@ -446,17 +446,17 @@ def analyse_model(
     )
     searches = searches_of(runs, baselines or {}, settings)
     plan = plan_of(runs, comparisons_of(section.levels), settings)
-    of_regret = [one for one in effects if one.outcome == "regret" and one.axis != "start"]
-    behaviour = [one for one in effects if one.outcome not in PERFORMANCE]
-    headline = [effect_sentence(one, section.margin) for one in of_regret]
+    of_regret = [e for e in effects if e.outcome == "regret" and e.axis != "start"]
+    behaviour = [effect for effect in effects if effect.outcome not in PERFORMANCE]
+    headline = [effect_sentence(effect, section.margin) for effect in of_regret]
     headline += [
-        effect_sentence(one, section.margin)
-        for one in behaviour
-        if one.verdict in ("higher", "lower")
+        effect_sentence(effect, section.margin)
+        for effect in behaviour
+        if effect.verdict in ("higher", "lower")
     ]
-    undecided = [one for one in of_regret if one.verdict == "undecided"]
+    undecided = [effect for effect in of_regret if effect.verdict == "undecided"]
     regret = float(runs.outcome("regret").mean()) if runs.planned else float("nan")
-    more = [plan_sentence(plan, undecided), search_sentence(regret, searches)]
+    sentences = [plan_sentence(plan, undecided), search_sentence(regret, searches)]
     return VisibilityResult(
         schema_version="1.0",
         **context.names,
@@ -470,7 +470,7 @@ def analyse_model(
         margin=section.margin,
         seed=settings.seed,
         verdict=verdict_of(of_regret),
-        headline=[*headline, *(one for one in more if one)],
+        headline=[*headline, *(sentence for sentence in sentences if sentence)],
         effects=effects,
         interactions=interactions_of(runs, widest_comparisons(section.levels), settings),
         plan=plan,
@@ -484,10 +484,10 @@ def analyse_model(
 def verdict_of(effects: Sequence[AxisEffect]) -> VisibilityVerdict:
     """Return the verdict of the effects on the regret of the axes that show more.
 
-    `helps`, `harms`, `mixed`: some are significant; `no_benefit`: of all of them a benefit as large
-    as the margin is excluded.
+    `helps`, `harms`, `mixed`: some effects are significant; `no_benefit`: a benefit of the margin
+    is ruled out for all of them.
     """
-    verdicts = {one.verdict for one in effects if one.axis in VISIBLE and one.contrast != "length"}
+    verdicts = {e.verdict for e in effects if e.axis in VISIBLE and e.contrast != "length"}
     if {"better", "worse"} <= verdicts:
         return "mixed"
     if "better" in verdicts:
@@ -500,39 +500,37 @@ def verdict_of(effects: Sequence[AxisEffect]) -> VisibilityVerdict:
 def _warnings(runs: Runs, section: VisibilitySection) -> list[str]:
     made = []
     if runs.missing:
-        planned = len(runs.missing) + len(runs.planned)
+        total = len(runs.missing) + len(runs.planned)
         made.append(
-            f"{len(runs.missing):,} of {planned:,} runs have a step without an answer; they and "
-            "their pairs are in no mean and no test."
+            f"{len(runs.missing):,} of {total:,} runs have a step without an answer; they and "
+            "their pairs are left out of all means and tests."
         )
     if runs.unplanned:
-        made.append(
-            f"{runs.unplanned:,} runs with records are none of the study; they are left out."
-        )
+        made.append(f"{runs.unplanned:,} recorded runs are not part of the study and are left out.")
     if section.seeds < 2 and runs.planned:
-        made.append("A single seed has no interval and no test; ask for two or more.")
-    if repeated := _repeated(runs):
-        alike, groups = repeated
+        made.append("A single seed allows no interval and no test; use two or more.")
+    if repeats := _repeated(runs):
+        alike, groups = repeats
         made.append(
             f"In {alike:,} of {groups:,} combinations of benchmark and levels some seeds have the "
-            "same configurations, step by step: there they differ in their split alone, and "
+            "same configurations, step by step: these differ only in their split and "
             "repeat one behaviour of the model."
         )
-    same, pairs = _same_in_pairs(runs, section)
-    if same and same >= pairs / 2:
+    n_same, pairs = _same_in_pairs(runs, section)
+    if n_same and n_same >= pairs / 2:
         made.append(
-            f"In {same:,} of {pairs:,} pairs both runs tried the same configurations, step by "
-            "step: there the model does the same whatever it is shown."
+            f"In {n_same:,} of {pairs:,} pairs both runs tried the same configurations, step by "
+            "step: there the model ignores what it is shown."
         )
     return made
 
 
 def _same_in_pairs(runs: Runs, section: VisibilitySection) -> tuple[int, int]:
-    """Pairs of which both runs took the same path, and all pairs that differ in what is shown."""
+    """Return the number of pairs with equal paths, and of all pairs that differ in information."""
     same = pairs = 0
-    for one in comparisons_of(section.levels):
-        if one.axis in VISIBLE:
-            level, reference = pairs_of(runs, one)
+    for comparison in comparisons_of(section.levels):
+        if comparison.axis in VISIBLE:
+            level, reference = pairs_of(runs, comparison)
             pairs += len(level)
             same += sum(
                 runs.paths[a] == runs.paths[b]
@@ -542,7 +540,7 @@ def _same_in_pairs(runs: Runs, section: VisibilitySection) -> tuple[int, int]:
 
 
 def _repeated(runs: Runs) -> tuple[int, int] | None:
-    """Combinations of which two seeds took the same path, and all with several seeds."""
+    """Return the number of combinations with equal paths, and of all with several seeds."""
     by_group: dict[tuple[str, str], list[str]] = {}
     for run, path in zip(runs.planned, runs.paths, strict=True):
         by_group.setdefault((run.benchmark, run.axes.signature), []).append(path)
@@ -554,30 +552,30 @@ def _repeated(runs: Runs) -> tuple[int, int] | None:
 def interactions_of(
     runs: Runs, comparisons: Sequence[Comparison], settings: AnalysisSettings
 ) -> list[Interaction]:
-    """Return the difference of differences of each two axes, one comparison an axis."""
+    """Return the difference of differences of each pair of axes, one comparison per axis."""
     raw = [
         _interaction(runs, one, other, settings, place)
         for place, (one, other) in enumerate(combinations(comparisons, 2))
     ]
-    adjusted = holm([one.p_value for one in raw])
-    return [replace(one, p_holm=p) for one, p in zip(raw, adjusted, strict=True)]
+    adjusted = holm([interaction.p_value for interaction in raw])
+    return [replace(interaction, p_holm=p) for interaction, p in zip(raw, adjusted, strict=True)]
 
 
 def _interaction(
     runs: Runs, one: Comparison, other: Comparison, settings: AnalysisSettings, place: int
 ) -> Interaction:
-    both, other_only, one_only, neither = fours_of(runs, one, other)
+    both_levels, other_only, one_only, neither = fours_of(runs, one, other)
     regret = runs.outcome("regret")
-    clusters, cluster = np.unique(runs.cluster[both], return_inverse=True)
+    clusters, cluster = np.unique(runs.cluster[both_levels], return_inverse=True)
     # Halved, a difference of differences is one of two means again, within -1..1.
     changes = Changes(
-        0.5 * (regret[both] - regret[other_only]),
+        0.5 * (regret[both_levels] - regret[other_only]),
         0.5 * (regret[one_only] - regret[neither]),
         cluster,
         runs.benchmark_of_cluster[clusters],
     )
     difference, low, high, p_value = None, None, None, None
-    if len(both):
+    if len(both_levels):
         means = changes.means(changes.change)
         difference = means.mean
         low, high = means.interval(settings.confidence)
@@ -591,7 +589,7 @@ def _interaction(
         other=other.axis,
         other_level=other.level,
         other_reference=other.reference,
-        n_fours=len(both),
+        n_fours=len(both_levels),
         n_clusters=len(clusters),
         difference=None if difference is None else 2.0 * difference,
         ci_low=None if low is None else 2.0 * low,

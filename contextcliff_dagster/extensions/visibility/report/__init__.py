@@ -1,5 +1,5 @@
-"""What people see of the experiment: a page as data, its pictures, single runs in words.
+"""The visibility report: a page as data, its pictures, and single runs in words.
 
-Belongs here: wording, tables and drawing of a `results.VisibilityResult`, and of the records of a
-run. Does not belong here: any figure of several runs that is not in the result (`analysis`).
+This package words, tabulates and draws a `results.VisibilityResult` and the records of single runs.
+Numbers over several runs that are not in the result belong to `analysis`.
 """

@@ -1,4 +1,4 @@
-"""What each axis does to the way of searching: a map of comparisons and measures."""
+"""Picture of the effect of each axis on search behaviour: comparisons by measures."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _PITCH, _HEAD, _FOOT = 0.4, 1.45, 0.75
 _LEFT, _WIDE = 3.75, 7.45
 _UP, _DOWN = (0.851, 0.451, 0.051), (0.043, 0.325, 0.580)
 _FULL = 0.4
-"""Difference from which on a cell has its full colour."""
+"""Difference at which a cell reaches its full colour."""
 
 
 @house.styled()
 def plot_behaviour(result: VisibilityResult) -> bytes | None:
-    """The picture as PNG bytes; None without an effect on behaviour that was measured.
+    """Return the picture as PNG bytes; None without a measured effect on behaviour.
 
-    A row each comparison, a column each measure; the first row has the means of all combinations.
-    Differences that are significant after Holm are coloured and bold. Same input, same bytes.
+    Rows are comparisons, columns measures; the first row has the means of all combinations.
+    Differences significant after Holm are coloured and bold. The same input gives the same bytes.
     """
     by_row: dict[tuple[str, str, str], dict[OutcomeName, AxisEffect]] = {}
-    for one in result.effects:
-        if one.outcome in BEHAVIOUR and one.difference is not None:
-            by_row.setdefault((one.axis, one.level, one.reference), {})[one.outcome] = one
+    for e in result.effects:
+        if e.outcome in BEHAVIOUR and e.difference is not None:
+            by_row.setdefault((e.axis, e.level, e.reference), {})[e.outcome] = e
     if not by_row:
         return None
     tall = _PITCH * (len(by_row) + 1)
@@ -50,7 +50,7 @@ def plot_behaviour(result: VisibilityResult) -> bytes | None:
     axes = house.panel(figure, _LEFT, _FOOT, _WIDE, tall)
     _grid(axes, len(by_row) + 1)
     y = _FOOT + tall - 0.5 * _PITCH
-    house.write(figure, 0.3, y, "mean of the combinations", fontsize=10.5, fontweight="bold")
+    house.write(figure, 0.3, y, "mean over combinations", fontsize=10.5, fontweight="bold")
     for column, mean in enumerate(mean_behaviour(result.cells)):
         axes.text(column + 0.5, 0.5, score(mean, "–"), ha="center", va="center", color=house.INK)
     for row, effects in enumerate(by_row.values(), start=1):
@@ -60,23 +60,23 @@ def plot_behaviour(result: VisibilityResult) -> bytes | None:
             _cell(axes, row, column, effects.get(outcome), result.confidence)
     title = f"How the model searches: {house.shortened(result.model, 50)}"
     house.write(figure, 0.3, height - 0.3, title, fontsize=14, fontweight="bold")
-    above = "Differences that each comparison makes; measures are shares, 0 to 1."
+    above = "Effect of each comparison on each measure; measures are shares from 0 to 1."
     house.write(figure, 0.3, height - 0.64, above, fontsize=10.5, color=house.SOFT_INK)
     note = (
         "Coloured and bold: significant after Holm over all of these; orange higher, blue lower. "
-        "Fallback steps count in the last two columns alone."
+        "Fallback steps count only in the last two columns."
     )
     house.write(figure, 0.3, 0.3, note, fontsize=10, color=house.SOFT_INK)
     return house.png_bytes(figure, colours=64)
 
 
 def mean_behaviour(cells: Sequence[Cell]) -> list[float | None]:
-    """Mean of each measure over the combinations that have it."""
-    found: list[float | None] = []
+    """Return the mean of each measure over the combinations that have it."""
+    means: list[float | None] = []
     for outcome in BEHAVIOUR:
-        known = [mean for one in cells if (mean := one.means.get(outcome)) is not None]
-        found.append(sum(known) / len(known) if known else None)
-    return found
+        values = [mean for cell in cells if (mean := cell.means.get(outcome)) is not None]
+        means.append(sum(values) / len(values) if values else None)
+    return means
 
 
 def _grid(axes: Axes, rows: int) -> None:

@@ -1,4 +1,4 @@
-"""Regret by step: of all runs, and of the levels of each axis, next to searches without a model."""
+"""Picture of regret by step: all runs, the levels of each axis, and searches without a model."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _LEFT, _GAP, _FOOT = 0.75, 0.45, 1.15
 _TALL, _ROW = 2.3, 3.05
 _DASHES = ((0, (1, 1.4)), (0, (4, 1.6)), (0, (6, 1.6, 1.2, 1.6)), (0, (9, 2)))
 _MOST_MARKS = 24
-"""Steps up to which each one has a mark."""
+"""Largest number of steps at which every step has a mark."""
 
 
 @house.styled()
 def plot_curves(result: VisibilityResult) -> bytes | None:
-    """The picture as PNG bytes; None without a curve.
+    """Return the picture as PNG bytes; None without a curve.
 
-    The first panel has all runs, one more each axis that varies, a line a level. Thin grey lines
-    are searches without a model, the same in every panel. Same input, same bytes.
+    The first panel shows all runs; each varying axis has its own panel with one line per level.
+    Thin grey lines are searches without a model. The same input gives the same bytes.
     """
     if not result.curves:
         return None
@@ -56,8 +56,8 @@ def plot_curves(result: VisibilityResult) -> bytes | None:
         axes = house.panel(figure, _LEFT + column * (wide + _GAP), bottom, wide, _TALL)
         _frame(axes, result, top)
         axes.tick_params(axis="y", labelleft=column == 0)
-        whole = "the run" if result.n_runs == 1 else "all runs"
-        axes.set_title(whole if axis is None else AXIS_NAMES.get(axis, axis), fontsize=12)
+        all_name = "the run" if result.n_runs == 1 else "all runs"
+        axes.set_title(all_name if axis is None else AXIS_NAMES.get(axis, axis), fontsize=12)
         if column == 0:
             axes.set_ylabel("regret")
         if place + columns >= len(groups):
@@ -75,7 +75,7 @@ def plot_curves(result: VisibilityResult) -> bytes | None:
                 framealpha=0.85,
                 edgecolor="none",
             )
-    title = f"Regret of what would be reported: {house.shortened(result.model, 46)}"
+    title = f"Regret of the reported configuration: {house.shortened(result.model, 46)}"
     house.write(figure, 0.3, height - 0.3, title, fontsize=14, fontweight="bold")
     if result.searches:
         figure.legend(
@@ -92,9 +92,9 @@ def plot_curves(result: VisibilityResult) -> bytes | None:
 
 
 def _top(result: VisibilityResult) -> float:
-    """The end of the axis: above all means, and above intervals unless they dwarf the means."""
-    every = [*result.curves, *(one.curve for one in result.searches)]
-    points = [p for one in every for p in one.points]
+    """Return the axis maximum: above all means, and above intervals unless they dwarf the means."""
+    every = [*result.curves, *(search.curve for search in result.searches)]
+    points = [p for curve in every for p in curve.points]
     highest = max([0.1, *(p.regret for p in points)])
     ends = max([highest, *(p.ci_high for p in points if p.ci_high is not None)])
     return min(1.06 * ends, 1.7 * highest)
@@ -113,11 +113,11 @@ def _frame(axes: Axes, result: VisibilityResult, top: float) -> None:
 def _draw(axes: Axes, curve: Curve, number: int) -> None:
     style = house.look(number)
     at, means = [p.step for p in curve.points], [p.regret for p in curve.points]
-    known = [p for p in curve.points if p.ci_low is not None and p.ci_high is not None]
+    with_limits = [p for p in curve.points if p.ci_low is not None and p.ci_high is not None]
     axes.fill_between(
-        [p.step for p in known],
-        [p.ci_low or 0.0 for p in known],
-        [p.ci_high or 0.0 for p in known],
+        [p.step for p in with_limits],
+        [p.ci_low or 0.0 for p in with_limits],
+        [p.ci_high or 0.0 for p in with_limits],
         color=style.colour,
         alpha=0.14,
         lw=0,
@@ -132,8 +132,8 @@ def _draw(axes: Axes, curve: Curve, number: int) -> None:
 
 
 def _draw_searches(axes: Axes, searches: Sequence[SearchComparison]) -> None:
-    for place, one in enumerate(searches):
-        at, means = [p.step for p in one.curve.points], [p.regret for p in one.curve.points]
+    for place, search in enumerate(searches):
+        at, means = [p.step for p in search.curve.points], [p.regret for p in search.curve.points]
         axes.plot(at, means, color=house.SOFT_INK, ls=_DASHES[place % 4], lw=1.1, zorder=3)
 
 
@@ -141,8 +141,8 @@ def _search_handles(searches: Sequence[SearchComparison]) -> list[Any]:
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], ls="none", label="Without a model:")]
-    for place, one in enumerate(searches):
-        name = SEARCH_NAMES.get(one.name, one.name)
+    for place, search in enumerate(searches):
+        name = SEARCH_NAMES.get(search.name, search.name)
         handles.append(
             Line2D([], [], color=house.SOFT_INK, ls=_DASHES[place % 4], lw=1.1, label=name)
         )
@@ -152,11 +152,11 @@ def _search_handles(searches: Sequence[SearchComparison]) -> list[Any]:
 def _notes(result: VisibilityResult) -> list[str]:
     of = result.curves[0]
     spread = ""
-    if any(p.ci_low is not None for one in result.curves for p in one.points):
+    if any(p.ci_low is not None for curve in result.curves for p in curve.points):
         spread = f" with {level(result.confidence)} intervals"
     n = f"{count(of.n_runs, 'run')} of {count(of.n_clusters, 'benchmark-seed')}"
     means = f"Lines: means over benchmark-seeds{spread}; {n}. "
-    searches = "Searches have the same splits, starts and budget." if result.searches else ""
+    searches = "Searches use the same splits, starts and budget." if result.searches else ""
     return [
         f"{means if of.n_runs > 1 else ''}{searches}",
         "0: the best configuration of the landscape, 1: the worst.",

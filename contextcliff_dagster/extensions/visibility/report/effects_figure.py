@@ -1,4 +1,4 @@
-"""What each axis does to the regret: differences with intervals, the margin, the verdict."""
+"""Picture of each axis's effect on the regret: differences, intervals, margin, verdict."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _LEFT, _WIDE = 3.75, 4.35
 
 @house.styled()
 def plot_effects(result: VisibilityResult) -> bytes | None:
-    """The picture as PNG bytes; None without an effect on the regret that was measured.
+    """Return the picture as PNG bytes; None without a measured effect on the regret.
 
-    A row each comparison, in groups: more shown, content, mere length, course of the run. Filled
-    marks are significant after Holm, the band is the margin. Same input, same bytes.
+    Rows are comparisons in groups: more shown, content, mere length, course of the run. Filled
+    marks are significant after Holm; the band is the margin. The same input gives the same bytes.
     """
     effects = [e for e in result.effects if e.outcome == "regret" and e.difference is not None]
     if not effects:
@@ -42,15 +42,15 @@ def plot_effects(result: VisibilityResult) -> bytes | None:
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     ends = [abs(x) for e in effects for x in (e.difference, e.ci_low, e.ci_high) if x is not None]
-    most = min(2.0, 1.08 * max([1.6 * result.margin, *ends]))
-    axes.set_xlim(-most, most)
+    limit = min(2.0, 1.08 * max([1.6 * result.margin, *ends]))
+    axes.set_xlim(-limit, limit)
     axes.grid(axis="x")
     axes.axvspan(-result.margin, result.margin, color=house.FAINT, alpha=0.55, lw=0, zorder=0)
     axes.axvline(0, color=house.SOFT_INK, lw=1.0, zorder=1)
-    axes.set_xlabel("difference of the regret")
-    axes.text(-most, 1.0, "◀ less regret", va="bottom", color=house.SOFT_INK, fontsize=10,
+    axes.set_xlabel("difference in regret")
+    axes.text(-limit, 1.0, "◀ less regret", va="bottom", color=house.SOFT_INK, fontsize=10,
               transform=axes.get_xaxis_transform())  # fmt: skip
-    axes.text(most, 1.0, "more regret ▶", va="bottom", ha="right", color=house.SOFT_INK,
+    axes.text(limit, 1.0, "more regret ▶", va="bottom", ha="right", color=house.SOFT_INK,
               fontsize=10, transform=axes.get_xaxis_transform())  # fmt: skip
     for place, row in enumerate(rows):
         y = _FOOT + tall - (place + 0.5) * _PITCH
@@ -70,16 +70,16 @@ def plot_effects(result: VisibilityResult) -> bytes | None:
         at = place, row.difference or 0.0
         colour = house.look(0).colour if sure else house.INK
         house.draw_difference(axes, at, limits, colour, sure=sure, across=True)
-    title = f"What each axis does to the regret: {house.shortened(result.model, 44)}"
+    title = f"Effect of each axis on the regret: {house.shortened(result.model, 44)}"
     house.write(figure, 0.3, height - 0.3, title, fontsize=14, fontweight="bold")
     n = effects[0]
-    above = f"Each pair of runs is equal in all else; {count(n.n_clusters, 'benchmark-seed')}."
+    above = f"Paired runs differ only in that axis; {count(n.n_clusters, 'benchmark-seed')}."
     house.write(figure, 0.3, height - 0.64, above, fontsize=10.5, color=house.SOFT_INK)
     notes = (
         f"Bars: {level(result.confidence)} intervals of single comparisons. Filled and bold: "
         "significant after Holm over all effects.",
-        f"Grey band: the margin of {result.margin:g}. No benefit: one as large as the margin is "
-        "excluded.",
+        f"Grey band: the margin of {result.margin:g}. No benefit: a benefit of the margin is "
+        "ruled out.",
     )
     for line, text in enumerate(notes):
         house.write(figure, 0.3, 0.44 - 0.22 * line, text, fontsize=10, color=house.SOFT_INK)
@@ -89,6 +89,6 @@ def plot_effects(result: VisibilityResult) -> bytes | None:
 def _rows(effects: Sequence[AxisEffect]) -> list[str | AxisEffect]:
     rows: list[str | AxisEffect] = []
     for name in GROUPS:
-        alike = [one for one in effects if group_of(one) == name]
-        rows += [name, *alike] if alike else []
+        group = [effect for effect in effects if group_of(effect) == name]
+        rows += [name, *group] if group else []
     return rows

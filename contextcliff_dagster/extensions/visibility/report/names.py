@@ -1,4 +1,4 @@
-"""What the report calls axes, levels, measures, verdicts and values of parameters."""
+"""Names of axes, levels, measures, verdicts and parameter values in the report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AXIS_NAMES: Mapping[str, str] = {
     "bounds": "bounds",
     "direction": "direction of the score",
     "history": "history",
-    "base": "on from",
+    "base": "base configuration",
     "start": "start",
 }
 OUTCOME_NAMES: Mapping[OutcomeName, str] = {
@@ -43,10 +43,10 @@ OUTCOME_NAMES: Mapping[OutcomeName, str] = {
     "fallback_share": "fallback steps",
 }
 BEHAVIOUR: tuple[OutcomeName, ...] = tuple(OUTCOME_NAMES)[2:]
-_CONTENT, _LENGTH = "Content of a text: shown less placebo", "Mere length: placebo less hidden"
+_CONTENT, _LENGTH = "Content of a text: shown minus placebo", "Length: placebo minus hidden"
 _MORE, _COURSE = "More is shown", "Course of the run"
 GROUPS = (_MORE, _CONTENT, _LENGTH, _COURSE)
-"""Of comparisons, in the order of a picture and a table."""
+"""Groups of comparisons, in the order of pictures and tables."""
 VERDICT_WORDS: Mapping[EffectVerdict, str] = {
     "better": "less regret",
     "worse": "more regret",
@@ -64,28 +64,28 @@ SEARCH_NAMES: Mapping[str, str] = {
 
 
 def level_name(axis: str, level: str) -> str:
-    """A level in words: a history is of so many steps."""
+    """Return a level in words; a history is given in steps."""
     if axis != "history":
         return level
     return "none" if level == "0" else f"{level} step{'' if level == '1' else 's'}"
 
 
 def effect_name(effect: AxisEffect | Interaction | Plan) -> str:
-    """What differs within a pair, as `comparison_name`."""
+    """Return the name of an effect's comparison; see `comparison_name`."""
     return comparison_name(effect.axis, effect.level, effect.reference)
 
 
 def comparison_name(axis: str, level: str, reference: str) -> str:
-    """A level and its reference: ``bounds shown``, ``history of 5 steps``, ``low start, not high``.
+    """Return a level with its reference: ``bounds shown``, ``low start, not high``.
 
-    A reference that is nothing, hidden or no history, goes without saying.
+    The reference is omitted if it is "hidden" or no history: ``history of 5 steps``.
     """
     name = AXIS_NAMES.get(axis, axis)
     if axis == "history":
-        other = "" if reference == "0" else f", not {reference}"
-        return f"history of {level_name(axis, level)}{other}"
+        contrast = "" if reference == "0" else f", not {reference}"
+        return f"history of {level_name(axis, level)}{contrast}"
     if axis == "base":
-        return f"on from the {level} configuration, not the {reference} one"
+        return f"steps from the {level} configuration, not the {reference} one"
     if axis == "start":
         return f"{level} start, not {reference}"
     if level == "placebo":
@@ -94,24 +94,24 @@ def comparison_name(axis: str, level: str, reference: str) -> str:
 
 
 def group_of(effect: AxisEffect) -> str:
-    """The one of `GROUPS` that a comparison is in."""
+    """Return the entry of `GROUPS` to which a comparison belongs."""
     if effect.contrast == "level":
         return _MORE if effect.axis == "history" else _COURSE
     return {"shown": _MORE, "content": _CONTENT, "length": _LENGTH}[effect.contrast]
 
 
 def shows_more(effect: AxisEffect) -> bool:
-    """Whether the level shows more of something than the reference; a placebo shows nothing."""
+    """Return whether the level shows more than the reference; a placebo shows nothing."""
     return group_of(effect) in (_MORE, _CONTENT)
 
 
 def varied_axes(result: VisibilityResult) -> list[str]:
-    """The axes that have more than one level."""
+    """Return the axes with more than one level."""
     return [axis for axis, levels in result.levels.items() if len(levels) > 1]
 
 
 def is_significant(effect: AxisEffect | Interaction, confidence: float) -> bool:
-    """Whether it is significant after Holm's adjustment."""
+    """Return whether an effect is significant after Holm's adjustment."""
     # A confidence of 0.95 leaves 0.050000000000000044.
     return effect.p_holm is not None and effect.p_holm <= round(1.0 - confidence, 9)
 
@@ -121,10 +121,10 @@ _MOST = 32
 
 
 def value_words(value: Any, digits: int = 3) -> str:
-    """A value: ``0.1``, ``1,000``, ``"abc"``; long texts are cut."""
+    """Return a value in words: ``0.1``, ``1,000``, ``"abc"``; long texts are cut."""
     if isinstance(value, bool) or value is None or isinstance(value, str):
-        written = json.dumps(value, ensure_ascii=False)
-        return written if len(written) <= _MOST else f'{written[: _MOST - 2]}…"'
+        text = json.dumps(value, ensure_ascii=False)
+        return text if len(text) <= _MOST else f'{text[: _MOST - 2]}…"'
     if isinstance(value, int):
         return f"{value:,}" if abs(value) < 10**7 else f"{value:.3g}"
     if not value or 1e-4 <= abs(value) < 1e7:
@@ -133,10 +133,10 @@ def value_words(value: Any, digits: int = 3) -> str:
 
 
 def _grouped(value: float, digits: int) -> str:
-    whole = len(str(int(abs(value)))) if abs(value) >= 1 else 0
-    after = max(0, digits - whole) if whole else digits - 1 - _exponent(value)
-    written = f"{value:,.{min(after, 20)}f}"
-    return written.rstrip("0").rstrip(".") if "." in written else written
+    digits_before = len(str(int(abs(value)))) if abs(value) >= 1 else 0
+    after = max(0, digits - digits_before) if digits_before else digits - 1 - _exponent(value)
+    text = f"{value:,.{min(after, 20)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _exponent(value: float) -> int:
@@ -144,12 +144,12 @@ def _exponent(value: float) -> int:
 
 
 def choice_words(value: Any) -> str:
-    """A choice of a parameter, without quotation marks: it is one of ours."""
+    """Return a parameter's choice without quotation marks."""
     return value if isinstance(value, str) else value_words(value)
 
 
 def change_words(before: Any, after: Any) -> tuple[str, str]:
-    """Two different values, with as many digits as tell them apart.
+    """Return two different values with enough digits to distinguish them.
 
     >>> change_words(0.1, 0.10001)
     ('0.1', '0.10001')
@@ -164,17 +164,17 @@ def change_words(before: Any, after: Any) -> tuple[str, str]:
 
 
 def config_words(config: Config) -> str:
-    """``C 0.1, max_iter 300``, sorted by name."""
+    """Return a configuration in words, sorted by name: ``C 0.1, max_iter 300``."""
     return ", ".join(f"{name} {choice_words(config[name])}" for name in sorted(config))
 
 
 def score_words(value: float | None, score: Score) -> str:
-    """A share to three digits after the point, an error to four digits in all."""
+    """Return a score in words: shares with three decimals, errors with four digits."""
     if value is None:
         return "none"
     return f"{value:,.4g}" if score.relative or abs(value) >= 10 else f"{value:.3f}"
 
 
 def joined(parts: list[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``; nothing of nothing."""
+    """Return parts as a list in words: ``a``, ``a and b``, ``a, b and c``; empty for none."""
     return "".join(parts) if len(parts) < 2 else f"{', '.join(parts[:-1])} and {parts[-1]}"

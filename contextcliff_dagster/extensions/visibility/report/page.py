@@ -1,6 +1,6 @@
-"""The report on visibility as data: the answer first, what carries it folded by question.
+"""The visibility report as data: the answer first, then collapsible evidence by question.
 
-Single runs by step: validation scores, and where each parameter lies within its bounds.
+Also draws single runs by step: validation scores and each parameter within its bounds.
 """
 
 from __future__ import annotations
@@ -56,27 +56,27 @@ _LEFT, _WIDE, _GAP = 0.85, 4.75, 0.65
 _TALL, _ROW, _HEAD, _FOOT = 2.1, 3.2, 1.3, 1.15
 _NOT_THE_MODELS = "#B3261E"
 _MOST_MARKS = 40
-"""Steps up to which each one has a mark; a fallback always has one."""
+"""Largest number of steps at which every step has a mark; fallbacks always have one."""
 
 
 @house.styled()
 def plot_trajectories(told: Sequence[Trajectory]) -> bytes | None:
-    """The picture as PNG bytes, a row each run; None without a run. Same input, same bytes."""
+    """Return the picture as PNG bytes, one row per run; None without a run; deterministic."""
     if not told:
         return None
     height = _HEAD + _ROW * len(told) - (_ROW - _TALL) + _FOOT
     figure = house.blank_page(height)
-    for row, one in enumerate(told):
+    for row, trajectory in enumerate(told):
         bottom = height - _HEAD - row * _ROW - _TALL
-        task = task_named(one.run.benchmark)
+        task = task_named(trajectory.run.benchmark)
         scores = house.panel(figure, _LEFT, bottom, _WIDE, _TALL)
         places = house.panel(figure, _LEFT + _WIDE + _GAP, bottom, _WIDE, _TALL)
-        title = f"{one.why}: {house.shortened(one.run.key, 70)}"
+        title = f"{trajectory.why}: {house.shortened(trajectory.run.key, 70)}"
         house.write(figure, 0.3, bottom + _TALL + 0.56, title, fontsize=11, fontweight="bold")
-        _scores(scores, one.run, task)
-        _places(places, one.run, task)
+        _scores(scores, trajectory.run, task)
+        _places(places, trajectory.run, task)
         for axes in (scores, places):
-            _frame(axes, one.run, named=row == len(told) - 1)
+            _frame(axes, trajectory.run, named=row == len(told) - 1)
     title = f"Runs step by step: {house.shortened(told[0].model, 50)}"
     house.write(figure, 0.3, height - 0.3, title, fontsize=14, fontweight="bold")
     notes = (
@@ -102,8 +102,8 @@ def _scores(axes: Axes, run: RecordedRun, task: Task) -> None:
     axes.set_ylabel(house.shortened(task.score.name, 26))
     direction = "higher" if task.score.higher_is_better else "lower"
     axes.set_title(f"validation score, {direction} is better", fontsize=10, fontweight="normal")
-    known = [one for one in run.steps if one.validation is not None]
-    at, scores = [one.number for one in known], [one.validation or 0.0 for one in known]
+    trained = [step for step in run.steps if step.validation is not None]
+    at, scores = [step.number for step in trained], [step.validation or 0.0 for step in trained]
     axes.plot(at, scores, color=house.look(0).colour, lw=1.2, zorder=2)
     best, so_far = None, []
     for score in scores:
@@ -111,14 +111,14 @@ def _scores(axes: Axes, run: RecordedRun, task: Task) -> None:
         best = score if best is None else better(best, score)
         so_far.append(best)
     axes.step(at, so_far, where="post", color=house.SOFT_INK, lw=1.1, ls=(0, (4, 2)), zorder=1)
-    chosen = [one for one in known if one.step.source != "fallback"]
+    proposals = [step for step in trained if step.step.source != "fallback"]
     if len(run.steps) <= _MOST_MARKS:
-        x, y = [one.number for one in chosen], [one.validation for one in chosen]
+        x, y = [step.number for step in proposals], [step.validation for step in proposals]
         house.draw_markers(axes, x, y, house.look(0).colour, ms=6, mew=0.8, zorder=4)
-    lost = [one for one in known if one.step.source == "fallback"]
+    fallbacks = [step for step in trained if step.step.source == "fallback"]
     axes.plot(
-        [one.number for one in lost],
-        [one.validation or 0.0 for one in lost],
+        [step.number for step in fallbacks],
+        [step.validation or 0.0 for step in fallbacks],
         ls="none",
         marker="x",
         color=_NOT_THE_MODELS,
@@ -131,8 +131,8 @@ def _scores(axes: Axes, run: RecordedRun, task: Task) -> None:
 def _places(axes: Axes, run: RecordedRun, task: Task) -> None:
     axes.set_ylim(-0.06, 1.06)
     axes.set_yticks([0, 0.5, 1], ["lower", "middle", "upper"])
-    at = [one.number for one in run.steps]
-    rows = [task.space.positions(one.step.config) for one in run.steps]
+    at = [step.number for step in run.steps]
+    rows = [task.space.positions(step.step.config) for step in run.steps]
     for number, name in enumerate(task.space.names):
         style = house.look(number)
         places = [float(row[number]) for row in rows]
@@ -152,25 +152,25 @@ def _places(axes: Axes, run: RecordedRun, task: Task) -> None:
 
 
 MEASURED = (
-    "The model tunes hyper-parameters step by step, and what it is shown is varied. It sees "
-    "validation scores; what counts is the test score of the configuration that validates best, "
+    "The model tunes hyper-parameters step by step and is shown varying information. It sees "
+    "validation scores; the result is the test score of the configuration that validates best, "
     "as regret: 0 is the best configuration of the benchmark's landscape, 1 the worst."
 )
 HOW_TO_READ = (
     "Regret falls as a search finds better configurations. A grey line below the model's is a "
-    "search that does better without any model. Bands of two levels may overlap though they "
-    "differ: effects are of pairs, from which what benchmarks and seeds do alike is gone.",
-    "Each difference is of pairs of runs that are equal in benchmark, seed and all other axes. "
-    "Below 0 the regret is less: showing it helps.",
-    "A placebo is a text of the same length about something else. Placebo less hidden is the "
-    "effect of a longer prompt; shown less placebo is that of what the text says.",
-    '"No benefit" is a finding: one as large as the margin is excluded. "Undecided" is none: '
-    "neither an effect nor its absence is shown.",
+    "search that does better without any model. Bands may overlap although levels differ: "
+    "effects compare pairs of runs, which cancels what depends on benchmark and seed alone.",
+    "Each difference compares runs with equal benchmark, seed and other axes. "
+    "Below 0 the regret is lower: showing it helps.",
+    "A placebo is a text of the same length about something else. Placebo minus hidden is the "
+    "effect of a longer prompt; shown minus placebo is the effect of the text's content.",
+    '"No benefit" is a result: a benefit as large as the margin is ruled out. "Undecided" is '
+    "not: neither an effect nor its absence is shown.",
     "Churn is how far a step moves within the bounds, 0 to 1. A step repeats the one before "
     "(stagnation), goes back to an earlier configuration (oscillation), or is new (novelty); the "
     "three add up to 1.",
-    "A step whose reply sets nothing is a fallback: the configuration stays, and the step counts "
-    "as no behaviour of the model.",
+    "A step whose reply sets nothing is a fallback: the configuration stays, and the step does "
+    "not count as the model's behaviour.",
 )
 
 
@@ -181,28 +181,28 @@ def visibility_page(
     trajectories: Sequence[Trajectory] = (),
     pictures: Mapping[str, bytes] | None = None,
 ) -> Page:
-    """Return the page over one result a model; figures only of those in ``pictures``."""
-    there = pictures or {}
+    """Return the page with one result per model; all figures come from ``pictures``."""
+    images = pictures or {}
     several = len(results) > 1
     summary = [tables.models(results)] if several else []
     head = [Section(title, [Paragraph(MEASURED), *summary], 1)]
     for result in results:
-        head.append(Section([Code(result.model)] if several else "Result", _answer(result, there)))
+        head.append(Section([Code(result.model)] if several else "Result", _answer(result, images)))
 
     def told(result: VisibilityResult) -> list[Section]:
-        return _trajectories(result, _of_model(trajectories, result), there)
+        return _trajectories(result, _of_model(trajectories, result), images)
 
     single = len(results) == 1 and results[0].n_runs <= 1
     if single and trajectories:
-        head += [Section(one.title, one.blocks, 2) for one in told(results[0])]
+        head += [Section(trajectory.title, trajectory.blocks, 2) for trajectory in told(results[0])]
     folds = [
         Fold("What does each axis change?", of_each(results, _effects)),
-        Fold("How does it search?", of_each(results, lambda one: _behaviour(one, there))),
+        Fold("How does it search?", of_each(results, lambda one: _behaviour(one, images))),
         Fold("What does a run do, step by step?", [] if single else of_each(results, told)),
         Fold("Does an effect depend on another axis?", of_each(results, _interactions)),
         Fold("What does a search without a model reach?", of_each(results, _searches)),
         Fold("How many seeds does it need?", of_each(results, _plan)),
-        Fold("How is it read?", _section("Reading", Bullets(HOW_TO_READ))),
+        Fold("How do I read it?", _section("Reading", Bullets(HOW_TO_READ))),
         Fold("How was it measured?", of_each(results, _method)),
     ]
     return Page(head, [fold for fold in folds if fold.sections])
@@ -211,19 +211,19 @@ def visibility_page(
 def draw_pictures(
     results: Sequence[VisibilityResult], trajectories: Sequence[Trajectory] = ()
 ) -> dict[str, bytes]:
-    """Return the pictures of each result as PNG, by the name of their file."""
-    drawn: dict[str, bytes] = {}
+    """Return the pictures of each result as PNG, by file name."""
+    files: dict[str, bytes] = {}
     for result in results:
         pictures = {what: draw(result) for what, draw in _PICTURES.items()}
         pictures["runs"] = plot_trajectories(_of_model(trajectories, result))
         for what, drawing in pictures.items():
             if drawing is not None:
-                drawn[picture_file(result, what)] = drawing
-    return drawn
+                files[picture_file(result, what)] = drawing
+    return files
 
 
 def _of_model(told: Sequence[Trajectory], result: VisibilityResult) -> list[Trajectory]:
-    return [one for one in told if one.model == result.model]
+    return [trajectory for trajectory in told if trajectory.model == result.model]
 
 
 _PICTURES: Mapping[str, Callable[[VisibilityResult], bytes | None]] = {
@@ -234,7 +234,7 @@ _PICTURES: Mapping[str, Callable[[VisibilityResult], bytes | None]] = {
 
 
 def picture_file(result: VisibilityResult, what: str) -> str:
-    """The file of a result's picture: ``curves``, ``effects``, ``behaviour``, ``runs``."""
+    """Return a picture's file name: ``curves``, ``effects``, ``behaviour``, ``runs``."""
     return f"visibility-{what}-{slug(result.model)}.png"
 
 
@@ -242,7 +242,7 @@ def _answer(result: VisibilityResult, there: Mapping[str, bytes]) -> list[Block]
     curves = (
         "Regret by step: of all runs, of the levels of each axis, and of searches without a model"
     )
-    effects = "Difference of the regret that each axis makes, with intervals, margin and verdict"
+    effects = "Effect of each axis on the regret, with intervals, margin and verdict"
     return [
         Paragraph([Strong(" ".join(answer_sentences(result)))]),
         Paragraph(fallback_sentence(result)),
@@ -253,8 +253,8 @@ def _answer(result: VisibilityResult, there: Mapping[str, bytes]) -> list[Block]
 
 
 def _section(title: str, *blocks: Block | None) -> list[Section]:
-    there = [block for block in blocks if block is not None]
-    return [Section(title, there, 3)] if there else []
+    present = [block for block in blocks if block is not None]
+    return [Section(title, present, 3)] if present else []
 
 
 def _effects(result: VisibilityResult) -> list[Section]:
@@ -268,7 +268,7 @@ def _effects(result: VisibilityResult) -> list[Section]:
 
 
 def _behaviour(result: VisibilityResult, there: Mapping[str, bytes]) -> list[Section]:
-    alt = "Differences of each measure of behaviour that each axis makes, as in the table below"
+    alt = "Effect of each axis on each measure of behaviour, as in the table below"
     figure = picture(picture_file(result, "behaviour"), alt, there)
     table, cells = tables.behaviour(result), tables.combinations(result)
     return [*_section("Behaviour", *figure, table), *_section("Combinations", cells)]
@@ -283,19 +283,19 @@ def _trajectories(
     blocks: list[Block] = [*picture(picture_file(result, "runs"), alt, there)]
     if len(told) > 1:
         rule = (
-            "Runs are chosen by rule: of the combination that shows most, the run of median "
-            "regret, and that of most."
+            "Runs are chosen by rule: in the combination that shows most, those with "
+            "the median and the highest regret."
         )
         blocks.insert(0, Paragraph(rule))
     return [
         *_section("Steps", *blocks),
         *(
             Section(
-                [f"{one.why}: ", Code(one.run.key)],
-                [Paragraph(" ".join(one.summary)), Bullets(list(one.steps))],
+                [f"{trajectory.why}: ", Code(trajectory.run.key)],
+                [Paragraph(" ".join(trajectory.summary)), Bullets(list(trajectory.steps))],
                 3,
             )
-            for one in told
+            for trajectory in told
         ),
     ]
 
@@ -314,27 +314,26 @@ def _plan(result: VisibilityResult) -> list[Section]:
 
 def _method(result: VisibilityResult) -> list[Section]:
     facts = [
-        f"{count(result.n_runs, 'whole run')} of {count(result.steps, 'step')} on "
+        f"{count(result.n_runs, 'complete run')} of {count(result.steps, 'step')} on "
         f"{named('benchmark', list(result.benchmarks))}, {count(len(result.seeds), 'seed')}; a "
         "seed sets split, model, start and draws.",
-        "A run of which a step has no answer is in no mean and no test.",
+        "Runs with an unanswered step are left out of all means and tests.",
     ]
     tests = [
         f"Tests flip the labels within pairs; the error rate of {level(1.0 - result.confidence)} "
-        "is over all effects of the report together, half of it for the regret (Holm). Intervals "
+        "covers all effects of the report together, half of it for the regret (Holm). Intervals "
         f"are at {level(result.confidence)} over benchmark-seeds.",
-        f"A difference of the regret of {result.margin:g} counts as one that matters; resampling "
-        f"seed {result.seed}.",
+        f"A regret difference of {result.margin:g} or more matters; resampling seed {result.seed}.",
     ]
     facts += tests if result.effects else []
-    lost: DataTable | None = None
+    incomplete: DataTable | None = None
     if result.missing:
         rows: list[list[Cell]] = [
-            [Code(one.run), one.steps] for one in result.missing[:_MOST_MISSING]
+            [Code(run.run), run.steps] for run in result.missing[:_MOST_MISSING]
         ]
-        caption = f"{len(rows)} of {count(len(result.missing), 'run')} that are not whole"
-        lost = DataTable(["run", "steps with an answer"], rows, caption)
-    return _section("Method", Bullets(facts), lost)
+        caption = f"{len(rows)} of {count(len(result.missing), 'incomplete run')}"
+        incomplete = DataTable(["run", "steps with an answer"], rows, caption)
+    return _section("Method", Bullets(facts), incomplete)
 
 
 _MOST_MISSING = 24
@@ -352,7 +351,7 @@ def write_visibility_report(
         records: `tables.VISIBILITY_RECORDS` of all models, for the runs step by step.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: the report cannot be written.
     """
     from contextcliff_dagster.reporting.report_files import write_page
 

@@ -1,6 +1,6 @@
-"""Single runs in words, step by step, and which runs a report describes.
+"""Single runs in words, step by step, and the choice of runs that a report describes.
 
-Of each step: what the reply set, what became of it, what it scored.
+Each step is described by the reply's settings, their changes, and the score.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecordedStep:
-    """A step with its scores; the start is number 0. Scores are None where training failed.
+    """A step with its scores; the start has number 0. Scores are None if training failed.
 
     Attributes:
         failure: failure tag of the reply.
-        test: score of what would be reported after the step.
-        regret: normalised regret of that.
+        test: test score that would be reported after the step.
+        regret: normalised regret of the reported configuration.
     """
 
     number: int
@@ -70,25 +70,25 @@ class RecordedRun:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every planned step is there."""
-        return [one.number for one in self.steps] == list(range(self.planned_steps + 1))
+        """Return whether every planned step is present."""
+        return [step.number for step in self.steps] == list(range(self.planned_steps + 1))
 
     @property
     def regret(self) -> float | None:
-        """Regret after the last step."""
+        """Return the regret after the last step."""
         return self.steps[-1].regret
 
 
 def recorded_run(rows: Iterable[Mapping[str, Any]]) -> RecordedRun:
-    """Return the run of these rows of `tables.VISIBILITY_RECORDS`, in any order.
+    """Return the run in rows of `tables.VISIBILITY_RECORDS`, in any order.
 
     Raises:
         ValueError: there is no row.
     """
-    ordered = sorted(rows, key=lambda row: int(row["step"]))
-    if not ordered:
+    steps = sorted(rows, key=lambda row: int(row["step"]))
+    if not steps:
         raise ValueError("a run without a row has no steps")
-    first = ordered[0]
+    first = steps[0]
     start = RecordedStep(
         0,
         start_of(first),
@@ -100,7 +100,7 @@ def recorded_run(rows: Iterable[Mapping[str, Any]]) -> RecordedRun:
         key=str(first["run"]),
         benchmark=str(first["benchmark"]),
         planned_steps=int(first["steps"]),
-        steps=(start, *map(_recorded_step, ordered)),
+        steps=(start, *map(_recorded_step, steps)),
     )
 
 
@@ -117,14 +117,14 @@ def _recorded_step(row: Mapping[str, Any]) -> RecordedStep:
 
 
 def _known(value: Any) -> float | None:
-    """A score; pandas writes nan where there is none."""
+    """Return a score, or None for the nan that pandas writes for missing ones."""
     return None if value is None or value != value else float(value)
 
 
 def step_sentence(before: Sequence[RecordedStep], one: RecordedStep, task: Task) -> str:
     """Return a step, not the start, as a sentence. ``before``: the steps up to it, start first."""
-    what = _what(before, one, task.space)
-    return f"Step {one.number}: {what}; {_scored(before, one, task)}."
+    action = _what(before, one, task.space)
+    return f"Step {one.number}: {action}; {_scored(before, one, task)}."
 
 
 def start_sentence(start: RecordedStep, task: Task) -> str:
@@ -143,12 +143,12 @@ def _what(before: Sequence[RecordedStep], one: RecordedStep, space: Space) -> st
         parts.append(f"went on from {_place(before, base)}")
     parts += _changes(space, base, one, named=not parts[0])
     parts += [words for event in one.step.events if (words := _remark(event))]
-    there = [part for part in parts if part] or ["stayed with the same configuration"]
-    return "; ".join(there) if any(", " in part for part in there) else joined(there)
+    phrases = [part for part in parts if part] or ["stayed with the same configuration"]
+    return "; ".join(phrases) if any(", " in part for part in phrases) else joined(phrases)
 
 
 def _unused(before: Sequence[RecordedStep], one: RecordedStep) -> str:
-    """A step that the model did not choose."""
+    """Return a description of a step that the model did not choose."""
     if one.step.unparsable:
         why = "the reply could not be read"
     elif one.failure in ("context_overflow", "invalid_truncated", "content_filter"):
@@ -157,13 +157,13 @@ def _unused(before: Sequence[RecordedStep], one: RecordedStep) -> str:
         why = "there is no reply"
     else:
         why = "the reply sets no parameter of the task"
-    same = _same(one.step.config, before[-1].step.config)
-    where = "the configuration stayed" if same else f"it was {_place(before, one.step.config)}"
-    return f"{why}, so {where}"
+    stayed = _same(one.step.config, before[-1].step.config)
+    place = "the configuration stayed" if stayed else f"it was {_place(before, one.step.config)}"
+    return f"{why}, so {place}"
 
 
 def _return(before: Sequence[RecordedStep], one: RecordedStep) -> str:
-    """Words where the configuration is an earlier one; none for a new one."""
+    """Return words for a return to an earlier configuration; empty for a new one."""
     if _same(one.step.config, before[-1].step.config):
         return "stayed with the same configuration"
     earlier = [step for step in before if _same(step.step.config, one.step.config)]
@@ -180,7 +180,7 @@ def _named(step: RecordedStep) -> str:
 
 
 def _same(a: Config, b: Config) -> bool:
-    """Whether two configurations are one: 1 and 1.0 are, true and 1 are not."""
+    """Return whether two configurations are equal; 1 equals 1.0, but true differs from 1."""
     return _key(a) == _key(b)
 
 
@@ -190,8 +190,8 @@ def _key(config: Config) -> str:
 
 
 def _changes(space: Space, base: Config, one: RecordedStep, *, named: bool) -> list[str]:
-    """Bounds that the proposal met; and what differs from the configuration that it was put on,
-    where that is to be ``named``, raised and lowered ones together."""
+    """Return the bounds that the proposal met and, if ``named``, its changes to the base
+    configuration, grouped into raised and lowered parameters."""
     met = {event.parameter: event for event in one.step.events if event.out_of_bounds}
     bounds: list[str] = []
     by_verb: dict[str, list[str]] = {}
@@ -214,7 +214,7 @@ def _verb(old: object, new: object) -> str:
 
 
 def _edge(parameter: Parameter, value: object) -> str:
-    """That a value is a bound, which nothing had to enforce."""
+    """Return words for a value that equals a bound without being clamped; else empty."""
     if isinstance(parameter, Choice):
         return ""
     if value == parameter.high:
@@ -232,14 +232,14 @@ def _clamped(event: ClampEvent, parameter: Parameter, *, changed: bool) -> str:
 
 
 def _remark(event: ClampEvent) -> str:
-    """Other differences between what was proposed and what was executed."""
-    name, given = event.parameter, value_words(event.proposed, 8)
+    """Return words on another difference between the proposal and its execution."""
+    name, proposal = event.parameter, value_words(event.proposed, 8)
     words = {
-        Reason.ROUNDED: f"{name} {given} was rounded",
-        Reason.NAN: f"{given} for {name} changes nothing",
-        Reason.NOT_A_NUMBER: f"{given} for {name} is no number",
-        Reason.NOT_A_CHOICE: f"{given} for {name} is none of its choices",
-        Reason.UNKNOWN: f"{value_words(name)} is no parameter of the task",
+        Reason.ROUNDED: f"{name} {proposal} was rounded",
+        Reason.NAN: f"{proposal} for {name} changes nothing",
+        Reason.NOT_A_NUMBER: f"{proposal} for {name} is not a number",
+        Reason.NOT_A_CHOICE: f"{proposal} for {name} is not one of its choices",
+        Reason.UNKNOWN: f"{value_words(name)} is not a parameter of the task",
     }
     return words.get(event.reason, "")
 
@@ -248,11 +248,11 @@ def _scored(before: Sequence[RecordedStep], one: RecordedStep, task: Task) -> st
     if one.validation is None:
         return "it could not be trained"
     words = f"validation {score_words(one.validation, task.score)}"
-    known = [step for step in before if step.validation is not None]
-    if not known:
+    trained = [step for step in before if step.validation is not None]
+    if not trained:
         return f"{words}, the first score"
     sign = 1.0 if task.score.higher_is_better else -1.0
-    best = max(known, key=lambda step: sign * (step.validation or 0.0))
+    best = max(trained, key=lambda step: sign * (step.validation or 0.0))
     ahead = sign * (one.validation - (best.validation or 0.0))
     if ahead > 0:
         return f"{words}, the best so far"
@@ -263,14 +263,14 @@ def _scored(before: Sequence[RecordedStep], one: RecordedStep, task: Task) -> st
 
 
 MOSTLY = 0.5
-"""Share of steps from which on a run is described by them."""
+"""Share of steps from which a run is described by that kind of step."""
 SMALL_MOVES, LARGE_MOVES = 0.05, 0.3
-"""Churn below which a run moves little, and from which on it jumps."""
+"""Churn below which a run moves in small steps, and from which it jumps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """A run in words: ``why`` it was chosen, its start and steps, how it searched, its regret."""
+    """A run in words: the reason for its choice, start, steps, search style and regret."""
 
     model: str
     why: str
@@ -280,46 +280,46 @@ class Trajectory:
 
 
 def trajectories_of(records: pd.DataFrame) -> list[Trajectory]:
-    """Return two runs of each model: of the combination that shows most, median and worst regret.
+    """Return each model's runs of median and worst regret in the most informative combination.
 
-    That combination has the most axes shown, then the longest history, then the first signature.
-    Only whole runs count; of an even number the better of the middle two is the median. Models
-    without a whole run have none.
+    That combination shows the most axes; ties are broken by the longest history, then by signature.
+    Only complete runs count; the median of an even number is the better of the middle two. Models
+    without a complete run have none.
     """
-    found = []
+    trajectories = []
     for model, rows in records.groupby("model", sort=False):
-        shown = _shows_most(rows)
-        whole = {
-            key: made
-            for key, of_run in shown.groupby("run")
-            if (made := recorded_run(_rows(of_run))).is_whole and made.regret is not None
+        rows_shown = _shows_most(rows)
+        runs = {
+            key: run
+            for key, of_run in rows_shown.groupby("run")
+            if (run := recorded_run(_rows(of_run))).is_whole and run.regret is not None
         }
-        ranked = sorted(whole.values(), key=lambda one: (one.regret, one.key))
+        ranked = sorted(runs.values(), key=lambda one: (one.regret, one.key))
         if not ranked:
             continue
         median, worst = ranked[(len(ranked) - 1) // 2], ranked[-1]
         of = f"of {count(len(ranked), 'run')} that {'shows' if len(ranked) == 1 else 'show'} most"
         why = f"Median regret {of}" if len(ranked) > 1 else "The run"
-        found.append(trajectory_of(str(model), median, why))
+        trajectories.append(trajectory_of(str(model), median, why))
         if worst is not median:
-            found.append(trajectory_of(str(model), worst, f"Most regret {of}"))
-    return found
+            trajectories.append(trajectory_of(str(model), worst, f"Most regret {of}"))
+    return trajectories
 
 
 def trajectory_of(model: str, run: RecordedRun, why: str) -> Trajectory:
-    """Return a run as sentences: its start, each step, how it searched, what it would report."""
+    """Return a run as sentences: start, each step, search style and reported result."""
     task = task_named(run.benchmark)
     start, *steps = run.steps
-    searched = behaviour_of(task.space, [one.step for one in run.steps])
+    behaviour = behaviour_of(task.space, [step.step for step in run.steps])
     return Trajectory(
         model=model,
         why=why,
         run=run,
         steps=[
             start_sentence(start, task),
-            *(step_sentence(run.steps[: k + 1], one, task) for k, one in enumerate(steps)),
+            *(step_sentence(run.steps[: k + 1], step, task) for k, step in enumerate(steps)),
         ],
-        summary=[_way(searched), _outcome(run, task)],
+        summary=[_way(behaviour), _outcome(run, task)],
     )
 
 
@@ -340,23 +340,23 @@ def _shows_most(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _way(found: Behaviour) -> str:
-    """How it searched, the most telling first."""
+    """Return sentences on how the run searched, the most informative first."""
     if not found.model_steps or found.churn is None:
         return "No reply set a parameter, so nothing was searched."
-    unused = ""
-    if left := found.steps - found.model_steps:
-        unused = f" {count(left, 'step')} of {found.steps:,} came to nothing."
-    return f"{_style(found)}: {_counts(found)}.{unused}{_bounds(found)}"
+    fallbacks = ""
+    if count_left := found.steps - found.model_steps:
+        fallbacks = f" {count(count_left, 'step')} of {found.steps:,} set nothing."
+    return f"{_style(found)}: {_counts(found)}.{fallbacks}{_bounds(found)}"
 
 
 def _style(found: Behaviour) -> str:
-    moved = [name for name, churn in found.churn_by_parameter.items() if churn > 0]
+    parameters = [name for name, churn in found.churn_by_parameter.items() if churn > 0]
     if (found.stagnation or 0.0) >= MOSTLY:
         return "It mostly stayed where it was"
     if (found.oscillation or 0.0) >= MOSTLY:
-        return "It mostly went back to configurations that it had left"
-    if len(moved) == 1 < len(found.churn_by_parameter):
-        return f"It changed {moved[0]} alone"
+        return "It mostly went back to earlier configurations"
+    if len(parameters) == 1 < len(found.churn_by_parameter):
+        return f"It changed {parameters[0]} alone"
     if (found.churn or 0.0) < SMALL_MOVES:
         return "It moved in small steps"
     return "It jumped" if (found.churn or 0.0) >= LARGE_MOVES else "Its moves were of medium size"
@@ -371,14 +371,14 @@ def _counts(found: Behaviour) -> str:
         parts.append(f"{same:,} {'repeats' if same == 1 else 'repeat'} the one before")
     if back:
         parts.append(f"{back:,} {'goes' if back == 1 else 'go'} back to an earlier one")
-    moved = f"the mean move is {score(found.churn)} of a parameter's range"
-    return f"{joined(parts)}; {moved}"
+    move = f"the mean move is {score(found.churn)} of a parameter's range"
+    return f"{joined(parts)}; {move}"
 
 
 def _bounds(found: Behaviour) -> str:
     if not found.clamped_changes:
         return ""
-    return f" {100 * found.clamped_changes:.0f}% of the changes that it asked for met a bound."
+    return f" {100 * found.clamped_changes:.0f}% of its requested changes met a bound."
 
 
 def _outcome(run: RecordedRun, task: Task) -> str:

@@ -1,6 +1,6 @@
-"""Tables of the report on visibility.
+"""Tables of the visibility report.
 
-The answer of a result in a few sentences, and what it rests on.
+Also words a result's answer in a few sentences.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 
 
 MOST_CELLS = 48
-"""Of more combinations a table has those with the least and the most regret."""
+"""Largest number of combinations in a table; beyond it, only extreme regrets are shown."""
 
 
 def models(results: Sequence[VisibilityResult]) -> DataTable:
-    """Each model in a line."""
+    """Return a table with one row per model."""
     rows: list[list[Cell]] = []
     for result in results:
-        last = next((one.points[-1] for one in result.curves if one.axis is None), None)
+        last = next((curve.points[-1] for curve in result.curves if curve.axis is None), None)
         regret = None if last is None else _span(last.regret, last.ci_low, last.ci_high)
         verdict = result.verdict.replace("_", " ")
         fallback = percent(fallback_share(result), "no step")
@@ -61,28 +61,28 @@ def models(results: Sequence[VisibilityResult]) -> DataTable:
 
 
 def effects(result: VisibilityResult, outcome: OutcomeName) -> DataTable | None:
-    """Every comparison on one outcome, grouped as in the picture; None without any."""
-    found = [one for one in result.effects if one.outcome == outcome]
-    if not found:
+    """Return a table of all comparisons on an outcome, grouped as in the picture, or None."""
+    effects_found = [effect for effect in result.effects if effect.outcome == outcome]
+    if not effects_found:
         return None
     rows: list[list[Cell]] = [
         [
-            effect_name(one),
-            f"{one.n_pairs:,} ({one.n_clusters:,})",
-            score(one.mean),
-            score(one.mean_reference),
-            Bracketed(with_limits(one.difference, one.ci_low, one.ci_high)),
-            p_value(one.p_value),
-            p_value(one.p_holm),
-            None if one.standardised is None else f"{one.standardised:+.2f}",
-            None if one.excluded is None else difference(one.excluded),
-            VERDICT_WORDS[one.verdict],
+            effect_name(effect),
+            f"{effect.n_pairs:,} ({effect.n_clusters:,})",
+            score(effect.mean),
+            score(effect.mean_reference),
+            Bracketed(with_limits(effect.difference, effect.ci_low, effect.ci_high)),
+            p_value(effect.p_value),
+            p_value(effect.p_holm),
+            None if effect.standardised is None else f"{effect.standardised:+.2f}",
+            None if effect.excluded is None else difference(effect.excluded),
+            VERDICT_WORDS[effect.verdict],
         ]
-        for one in sorted(found, key=lambda one: GROUPS.index(group_of(one)))
+        for effect in sorted(effects_found, key=lambda effect: GROUPS.index(group_of(effect)))
     ]
     columns = [
         *("comparison", "pairs (benchmark-seeds)", "mean", "reference", "difference"),
-        *("p", "p, Holm", "in SD", "benefit excluded from", "verdict"),
+        *("p", "p, Holm", "in SD", "benefit ruled out from", "verdict"),
     ]
     name = OUTCOME_NAMES[outcome]
     caption = (
@@ -93,34 +93,34 @@ def effects(result: VisibilityResult, outcome: OutcomeName) -> DataTable | None:
 
 
 def by_benchmark(result: VisibilityResult) -> DataTable | None:
-    """The same differences of the regret on each benchmark; None with fewer than two."""
+    """Return a table of regret differences by benchmark; None with fewer than two benchmarks."""
     if len(result.benchmarks) < 2:
         return None
     rows: list[list[Cell]] = []
-    for one in result.effects:
-        if one.outcome != "regret" or one.difference is None:
+    for effect in result.effects:
+        if effect.outcome != "regret" or effect.difference is None:
             continue
-        own = {part.benchmark: part for part in one.by_benchmark}
+        by_name = {part.benchmark: part for part in effect.by_benchmark}
         cells: list[Cell] = [
             None
             if part is None
             else Bracketed(with_limits(part.difference, part.ci_low, part.ci_high))
-            for part in (own.get(name) for name in result.benchmarks)
+            for part in (by_name.get(name) for name in result.benchmarks)
         ]
-        rows.append([effect_name(one), *cells])
+        rows.append([effect_name(effect), *cells])
     if not rows:
         return None
     columns = ["comparison", *result.benchmarks]
-    caption = "Difference of the regret on each benchmark, intervals over seeds; no test"
+    caption = "Difference in regret on each benchmark, intervals over seeds; no test"
     return DataTable(columns, rows, caption, right=())
 
 
 def behaviour(result: VisibilityResult) -> DataTable | None:
-    """Effects on behaviour with their intervals; None without any."""
+    """Return a table of effects on behaviour with intervals; None if there are none."""
     by_row: dict[tuple[str, str, str], dict[OutcomeName, AxisEffect]] = {}
-    for one in result.effects:
-        if one.outcome in BEHAVIOUR and one.difference is not None:
-            by_row.setdefault((one.axis, one.level, one.reference), {})[one.outcome] = one
+    for e in result.effects:
+        if e.outcome in BEHAVIOUR and e.difference is not None:
+            by_row.setdefault((e.axis, e.level, e.reference), {})[e.outcome] = e
     rows: list[list[Cell]] = [
         [
             effect_name(next(iter(effects.values()))),
@@ -131,8 +131,8 @@ def behaviour(result: VisibilityResult) -> DataTable | None:
     if not rows:
         return None
     caption = (
-        f"Differences of behaviour with {level(result.confidence)} intervals; the verdict in words "
-        "where one is significant after Holm over all of them"
+        f"Differences in behaviour with {level(result.confidence)} intervals, and a verdict if "
+        "significant after Holm over all of them"
     )
     columns = ["comparison", *(OUTCOME_NAMES[outcome] for outcome in BEHAVIOUR)]
     return DataTable(columns, rows, caption, right=())
@@ -148,25 +148,25 @@ def _marked(effect: AxisEffect | None) -> Cell:
 
 
 def combinations(result: VisibilityResult) -> DataTable | None:
-    """Means of each combination, least regret first; None with a single one."""
+    """Return a table of means by combination, least regret first; None with only one."""
     if len(result.cells) < 2:
         return None
     ranked = sorted(result.cells, key=lambda one: (_known_first(one), one.signature))
-    shown = ranked
+    listed = ranked
     if len(ranked) > MOST_CELLS:
-        shown = [*ranked[: MOST_CELLS // 2], *ranked[-MOST_CELLS // 2 :]]
+        listed = [*ranked[: MOST_CELLS // 2], *ranked[-MOST_CELLS // 2 :]]
     axes = varied_axes(result)
     names: tuple[OutcomeName, ...] = ("regret", "area", *BEHAVIOUR)
     rows: list[list[Cell]] = [
         [
-            *(level_name(axis, one.levels[axis]) for axis in axes),
-            one.n_runs,
-            *(score(one.means.get(name), "–") for name in names),
+            *(level_name(axis, cell.levels[axis]) for axis in axes),
+            cell.n_runs,
+            *(score(cell.means.get(name), "–") for name in names),
         ]
-        for one in shown
+        for cell in listed
     ]
     some = f"{MOST_CELLS} of {len(ranked):,}, those with the least and the most regret"
-    of = some if len(shown) < len(ranked) else f"all {len(ranked):,}"
+    of = some if len(listed) < len(ranked) else f"all {len(ranked):,}"
     columns = [
         *(AXIS_NAMES.get(axis, axis) for axis in axes),
         "runs",
@@ -182,98 +182,98 @@ def _known_first(one: Combination) -> tuple[bool, float]:
 
 
 def interactions(result: VisibilityResult) -> DataTable | None:
-    """Effects that may depend on another axis; None without any."""
+    """Return a table of effects that may depend on another axis; None if there are none."""
     rows: list[list[Cell]] = [
         [
-            effect_name(one),
-            comparison_name(one.other, one.other_level, one.other_reference),
-            f"{one.n_fours:,} ({one.n_clusters:,})",
-            Bracketed(with_limits(one.difference, one.ci_low, one.ci_high)),
-            p_value(one.p_value),
-            p_value(one.p_holm),
+            effect_name(row),
+            comparison_name(row.other, row.other_level, row.other_reference),
+            f"{row.n_fours:,} ({row.n_clusters:,})",
+            Bracketed(with_limits(row.difference, row.ci_low, row.ci_high)),
+            p_value(row.p_value),
+            p_value(row.p_holm),
         ]
-        for one in result.interactions
+        for row in result.interactions
     ]
     if not rows:
         return None
     columns = [
-        *("effect of", "with", "fours of runs (benchmark-seeds)"),
-        *("difference of the differences", "p", "p, Holm"),
+        *("effect of", "with", "groups of four runs (benchmark-seeds)"),
+        *("difference of differences", "p", "p, Holm"),
     ]
     caption = (
-        "How much an effect on the regret changes with another axis: below 0 it lowers the regret "
-        "more there"
+        "Change of an effect on the regret with another axis: below 0 the regret falls more at the "
+        "other axis's level"
     )
     return DataTable(columns, rows, caption, right=())
 
 
 def searches(result: VisibilityResult) -> DataTable | None:
-    """The model next to searches without one; None without any."""
+    """Return a table of searches without a model; None if there are none."""
     rows: list[list[Cell]] = [
         [
-            SEARCH_NAMES.get(one.name, one.name),
-            one.n_clusters,
-            score(one.regret),
-            score(one.area),
-            Bracketed(with_limits(one.difference, one.ci_low, one.ci_high)),
+            SEARCH_NAMES.get(search.name, search.name),
+            search.n_clusters,
+            score(search.regret),
+            score(search.area),
+            Bracketed(with_limits(search.difference, search.ci_low, search.ci_high)),
         ]
-        for one in result.searches
+        for search in result.searches
     ]
     if not rows:
         return None
-    columns = ["search", "benchmark-seeds", "its regret", "its area", "model less search"]
+    columns = ["search", "benchmark-seeds", "regret", "area", "model minus search"]
     caption = (
-        "Searches without a model, on the same splits, starts and budget; difference of the regret "
+        "Searches without a model, on the same splits, starts and budget; difference in regret "
         "after the last step, below 0 the model is better; no test"
     )
     return DataTable(columns, rows, caption, right=())
 
 
 def plan(result: VisibilityResult) -> DataTable | None:
-    """Seeds that each effect needs; None where nothing is known."""
+    """Return a table of the seeds that each effect needs; None if nothing is known."""
     rows: list[list[Cell]] = [
         [
-            effect_name(one),
-            f"{one.effect:g} SD = {score(one.effect * one.run_sd)}",
-            f"{one.power:g} at {one.significance:.2g}",
-            f"{one.seeds:,}",
-            "more than 10,000" if one.seeds_needed is None else f"{one.seeds_needed:,}",
+            effect_name(row),
+            f"{row.effect:g} SD = {score(row.effect * row.run_sd)}",
+            f"{row.power:g} at {row.significance:.2g}",
+            f"{row.seeds:,}",
+            "more than 10,000" if row.seeds_needed is None else f"{row.seeds_needed:,}",
         ]
-        for one in result.plan
+        for row in result.plan
     ]
     if not rows:
         return None
     columns = ["comparison", "true effect", "power at level", "seeds here", "seeds needed"]
-    caption = "Seeds that show an effect on the regret, on these benchmarks, from this variance"
+    caption = "Seeds to show an effect on the regret on these benchmarks, given their variance"
     return DataTable(columns, rows, caption, right=())
 
 
 def fallback_share(result: VisibilityResult) -> float | None:
-    """Share of all steps of whole runs that are not the model's."""
+    """Return the share of steps in complete runs that the model did not choose."""
     return _share(result, "fallback_share")
 
 
 def unparsable_share(result: VisibilityResult) -> float | None:
-    """Share of all steps of whole runs whose reply could not be read."""
+    """Return the share of steps in complete runs whose reply could not be parsed."""
     return _share(result, "unparsable_share")
 
 
 def _share(result: VisibilityResult, outcome: OutcomeName) -> float | None:
-    """Every run has as many steps, so runs weigh alike."""
-    means = ((one.n_runs, one.means.get(outcome)) for one in result.cells)
-    known = [(n, mean) for n, mean in means if mean is not None]
-    runs = sum(n for n, _ in known)
-    return sum(n * mean for n, mean in known) / runs if runs else None
+    """Return the share over combinations weighted by runs, because runs have equal steps."""
+    means = ((cell.n_runs, cell.means.get(outcome)) for cell in result.cells)
+    shares = [(n, mean) for n, mean in means if mean is not None]
+    runs = sum(n for n, _ in shares)
+    return sum(n * mean for n, mean in shares) / runs if runs else None
 
 
 def _span(value: float, low: float | None, high: float | None) -> Bracketed:
-    known = "" if low is None or high is None else f" [{score(low)}, {score(high)}]"
-    return Bracketed(f"{score(value)}{known}")
+    limits = "" if low is None or high is None else f" [{score(low)}, {score(high)}]"
+    return Bracketed(f"{score(value)}{limits}")
 
 
 def overview(result: VisibilityResult) -> dict[str, Any]:
-    """Return the result as one row: verdict, regret at both ends, each effect on it, fallbacks."""
-    everything = next((one for one in result.curves if one.axis is None), None)
+    """Return the result as one row: verdict, first and last regret, effects, fallbacks."""
+    everything = next((curve for curve in result.curves if curve.axis is None), None)
     row: dict[str, Any] = {
         "model": result.model,
         "showing more": result.verdict.replace("_", " "),
@@ -283,10 +283,10 @@ def overview(result: VisibilityResult) -> dict[str, Any]:
         "regret at the start": everything and everything.points[0].regret,
         "regret after the last step": everything and everything.points[-1].regret,
     }
-    for one in result.effects:
-        if one.outcome == "regret":
-            row[f"{effect_name(one)}: difference"] = one.difference
-            row[f"{effect_name(one)}: verdict"] = VERDICT_WORDS[one.verdict]
+    for effect in result.effects:
+        if effect.outcome == "regret":
+            row[f"{effect_name(effect)}: difference"] = effect.difference
+            row[f"{effect_name(effect)}: verdict"] = VERDICT_WORDS[effect.verdict]
     return {
         **row,
         "fallback steps": fallback_share(result),
@@ -295,19 +295,19 @@ def overview(result: VisibilityResult) -> dict[str, Any]:
 
 
 def answer_sentences(result: VisibilityResult) -> list[str]:
-    """Whether showing more helps; what the runs reach, next to the best search without a model."""
-    found = [_verdict(result), _reached(result)]
-    return [sentence for sentence in found if sentence]
+    """Return sentences on whether showing more helps, and on the runs versus other searches."""
+    sentences = [_verdict(result), _reached(result)]
+    return [sentence for sentence in sentences if sentence]
 
 
 def _verdict(result: VisibilityResult) -> str:
-    regret = [one for one in result.effects if one.outcome == "regret" and shows_more(one)]
-    named = {
+    regret = [e for e in result.effects if e.outcome == "regret" and shows_more(e)]
+    names = {
         word: joined(
             [
-                f"{effect_name(one)} ({difference(one.difference)})"
-                for one in regret
-                if one.verdict == word
+                f"{effect_name(effect)} ({difference(effect.difference)})"
+                for effect in regret
+                if effect.verdict == word
             ]
         )
         for word in ("better", "worse")
@@ -315,51 +315,49 @@ def _verdict(result: VisibilityResult) -> str:
     if not regret:
         return ""
     if result.verdict == "helps":
-        return f"Showing more helps: the regret is less with {named['better']}."
+        return f"Showing more helps: the regret is lower with {names['better']}."
     if result.verdict == "harms":
-        return f"Showing more harms: the regret is more with {named['worse']}."
+        return f"Showing more harms: the regret is higher with {names['worse']}."
     if result.verdict == "mixed":
         return (
-            f"Some of what is shown helps, some harms: the regret is less with {named['better']}, "
-            f"more with {named['worse']}."
+            f"Some of what is shown helps, some harms: the regret is lower with {names['better']}, "
+            f"higher with {names['worse']}."
         )
     if result.verdict == "no_benefit":
         return (
-            f"Showing more does not help: of every axis a benefit of {result.margin:g} or more is "
-            "excluded."
+            f"Showing more does not help: a benefit of {result.margin:g} or more is ruled out for "
+            "every axis."
         )
     return (
-        "Whether showing more helps is undecided: no axis is shown to change the regret, and a "
-        f"benefit of {result.margin:g} is not excluded of each."
+        "Whether showing more helps is undecided: no axis changed the regret measurably, and a "
+        f"benefit of {result.margin:g} is not ruled out for every axis."
     )
 
 
 def _reached(result: VisibilityResult) -> str:
-    everything = next((one for one in result.curves if one.axis is None), None)
+    everything = next((curve for curve in result.curves if curve.axis is None), None)
     if everything is None:
         return ""
     start, end = everything.points[0].regret, everything.points[-1].regret
     runs = "The run" if everything.n_runs == 1 else f"{everything.n_runs:,} runs"
-    reached = f"{runs} went from a regret of {score(start)} to {score(end)} in "
-    reached += count(result.steps, "step")
+    sentence = f"{runs} went from a regret of {score(start)} to {score(end)} in "
+    sentence += count(result.steps, "step")
     if not result.searches:
-        return f"{reached}."
-    best = score(min(one.regret for one in result.searches))
-    names = [
-        SEARCH_NAMES.get(one.name, one.name) for one in result.searches if score(one.regret) == best
-    ]
-    return f"{reached}; of the searches without a model the best reach {best} ({joined(names)})."
+        return f"{sentence}."
+    best = score(min(search.regret for search in result.searches))
+    names = [SEARCH_NAMES.get(s.name, s.name) for s in result.searches if score(s.regret) == best]
+    return f"{sentence}; of the searches without a model the best reach {best} ({joined(names)})."
 
 
 def fallback_sentence(result: VisibilityResult) -> str:
-    """How many steps are not the model's, and how many replies could not be read."""
+    """Return a sentence on the shares of fallback steps and of unparsable replies."""
     share, unreadable = fallback_share(result), unparsable_share(result)
     steps = result.n_runs * result.steps
     if share is None or not steps:
-        return "No run is whole, so there are no steps to count."
+        return "No run is complete, so there are no steps to count."
     if share >= 1:
         return (
-            f"No reply of {count(steps, 'step')} set a parameter: nothing here is the model's "
+            f"No reply in {count(steps, 'step')} set a parameter: nothing here shows the model's "
             f"search ({percent(unreadable)} of the replies could not be read)."
         )
     if not share:

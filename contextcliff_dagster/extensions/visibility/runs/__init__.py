@@ -1,6 +1,5 @@
-"""Runs of an agent: from a reply to the next prompt, and what became of each step.
+"""Runs of an agent: from each reply to the next prompt, and the record of each step.
 
-Here: training with a memory, the conversation of a run, its sources of calls, its records, traces.
-Not here: what is written in a prompt and read in a reply (`visibility.agent`), conclusions
-(`visibility.analysis`).
+This package holds cached trainings, the conversation of a run, sources of calls, records and
+traces. Prompts and replies belong to `visibility.agent`, conclusions to `visibility.analysis`.
 """

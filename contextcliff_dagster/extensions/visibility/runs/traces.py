@@ -1,4 +1,4 @@
-"""Replies as scored steps, and a run as a trace of its steps."""
+"""Scoring of replies as steps, and traces of runs."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def score_rows(
     """Return the rows of `tables.VISIBILITY_RECORDS` for rows of predictions.
 
     Args:
-        rows: with the columns of `contracts.PREDICTIONS`, of each run in the order of its steps.
-        runs: by the key of their cell.
-        steps: that a whole run has.
+        rows: predictions (`contracts.PREDICTIONS`), each run in the order of its steps.
+        runs: runs by cell key.
+        steps: number of steps of a complete run.
 
     Raises:
         DataError, StoreError: see `runs.trainings.Trainings.evaluation`.
@@ -74,7 +74,7 @@ def _records(
     run: PlannedRun, bench: Bench, answers: Iterable[Mapping[str, Any]], steps: int
 ) -> Iterable[dict[str, Any]]:
     history = bench.begin(run)
-    same = {
+    common = {
         "run": run.key,
         "benchmark": run.benchmark,
         "seed": run.seed,
@@ -84,7 +84,7 @@ def _records(
         **_of_start(bench, history),
     }
     for number, answer in enumerate(answers, start=1):
-        record = {name: answer.get(name) for name in _OF_ANSWER} | same | {"step": number}
+        record = {name: answer.get(name) for name in _OF_ANSWER} | common | {"step": number}
         if answer.get("no_answer") == FailureTag.TRANSPORT_ERROR:
             # No step: a later run asks again, and nothing can rest on it.
             return
@@ -105,7 +105,7 @@ def _of_start(bench: Bench, history: History) -> dict[str, Any]:
 def _of_step(bench: Bench, history: History, answer: Mapping[str, Any]) -> dict[str, Any]:
     last, no_answer = history[-1], answer.get("no_answer")
     step, higher = last.step, bench.task.score.higher_is_better
-    trials = [Trial(one.step.config, one.scores) for one in history]
+    trials = [Trial(entry.step.config, entry.scores) for entry in history]
     reported = float(reported_scores(trials, higher_is_better=higher)[-1])
     regret = _regret(bench, reported)
     failure = no_answer or _failure(step, str(answer.get("raw_output") or ""))
@@ -141,7 +141,7 @@ def _known_steps(score: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One run: its events, and what it came to. ``prompts``: (role, text) of each step."""
+    """A run with its events and outcome; ``prompts`` has the (role, text) pairs of each step."""
 
     run: PlannedRun
     events: Sequence[Mapping[str, Any]]
@@ -151,13 +151,13 @@ class Trace:
 
     @property
     def started_at(self) -> datetime:
-        """When the first reply came, which decides the folder of the trace."""
+        """Return the time of the first reply, which names the trace's folder."""
         return datetime.fromisoformat(self.events[0]["timestamp"])
 
     def write(self, folder: Path) -> Path:
-        """Write the events below ``folder``/``benchmark``/``time``, and return the file.
+        """Write the events below ``folder``/``benchmark``/``time``; return the path.
 
-        The same run has the same file, however often it is written.
+        A run always has the same path, so writing it again replaces it.
 
         Raises:
             StoreError: the folder cannot be written.
@@ -179,11 +179,11 @@ def traces_of(
     runs: Mapping[str, PlannedRun],
     benches: Benches,
 ) -> Iterator[Trace]:
-    """Yield the trace of each run of a model that has a step in the campaign.
+    """Yield the trace of each of a model's runs with a step in the campaign.
 
     Raises:
         StoreError: outputs were pruned.
-        DataError: the data of a benchmark are gone.
+        DataError: a benchmark's data are missing.
     """
     identity = recorded_identity(run.ledger, run.study.name, run.campaign, model)
     cells, steps = experiment.cells(run.study), section_of(run.study).steps
@@ -194,15 +194,15 @@ def traces_of(
         assert identity is not None
         prompts = _prompts(run, experiment, source, identity.hash)
         for cell, answers in rows.items():
-            planned = runs[cell]
-            if made := list(takewhile(_is_step, answers)):
-                yield _trace(planned, benches[planned.benchmark], made, prompts, steps)
+            plan = runs[cell]
+            if own_answers := list(takewhile(_is_step, answers)):
+                yield _trace(plan, benches[plan.benchmark], own_answers, prompts, steps)
 
 
 def _prompts(
     run: StudyRun, experiment: Experiment, source: Source, identity_hash: str
 ) -> dict[str, list[tuple[str, str]]]:
-    """What each call of a source has the model read, by the call's key."""
+    """Return the prompt of each call of a source, by call key."""
     plan = CallPlan(
         study=run.study.name,
         campaign=run.campaign,
@@ -221,7 +221,7 @@ def _prompts(
 
 
 def _is_step(answer: Mapping[str, Any]) -> bool:
-    """Whether there is an answer, or none for good: a failed request is made again."""
+    """Return whether a row is final; a failed request is not, because it is retried."""
     return answer.get("no_answer") != FailureTag.TRANSPORT_ERROR
 
 
@@ -233,7 +233,7 @@ def _trace(
     planned_steps: int,
 ) -> Trace:
     history = bench.begin(run)
-    same = {"run_id": run.key, "benchmark": run.benchmark}
+    common = {"run_id": run.key, "benchmark": run.benchmark}
     began = _time(answers[0])
     axes = {name: getattr(run.axes, name) for name in AXES}
     events: list[dict[str, Any]] = [
@@ -268,8 +268,8 @@ def _trace(
     whole = {"planned_steps": planned_steps, **_summary(bench, history, answers)}
     whole["status"] = "success" if len(answers) == planned_steps else "incomplete"
     events.append(_event("run.end", len(history) - 1, _time(answers[-1]), **whole))
-    read = [prompts[answer["call_key"]] for answer in answers]
-    return Trace(run, [{**same, **event} for event in events], read, steps, whole)
+    messages = [prompts[answer["call_key"]] for answer in answers]
+    return Trace(run, [{**common, **event} for event in events], messages, steps, whole)
 
 
 def _event(kind: str, step: int, time: str, /, **details: Any) -> dict[str, Any]:
@@ -290,11 +290,11 @@ def _training(history: History) -> dict[str, Any]:
 
 
 def _best(bench: Bench, history: History) -> int:
-    """The step whose validation score is best; the first of equal ones."""
+    """Return the first step with the best validation score."""
     sign = 1.0 if bench.task.score.higher_is_better else -1.0
-    heights = [sign * one.scores.validation for one in history]
-    known = [height if height == height else -math.inf for height in heights]
-    return known.index(max(known))
+    heights = [sign * entry.scores.validation for entry in history]
+    finite = [height if height == height else -math.inf for height in heights]
+    return finite.index(max(finite))
 
 
 def _step(bench: Bench, history: History, number: int) -> dict[str, Any]:
@@ -312,8 +312,8 @@ def _summary(
     bench: Bench, history: History, answers: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     best = _best(bench, history)
-    used = [usage for answer in answers if (usage := usage_of(answer)) is not None]
-    steps = [one.step for one in history]
+    usages = [usage for answer in answers if (usage := usage_of(answer)) is not None]
+    steps = [entry.step for entry in history]
     costs = [answer["cost_usd"] for answer in answers if answer.get("cost_usd") is not None]
     return {
         "score": bench.task.score.name,
@@ -324,8 +324,8 @@ def _summary(
         "reported_test": _known(history[best].scores.test),
         "final_validation": _known(history[-1].scores.validation),
         "steps": len(history) - 1,
-        "prompt_tokens": sum(usage.prompt_tokens for usage in used),
-        "output_tokens": sum(usage.output_tokens for usage in used),
+        "prompt_tokens": sum(usage.prompt_tokens for usage in usages),
+        "output_tokens": sum(usage.output_tokens for usage in usages),
         "cost_usd": sum(costs) if costs else None,
         "behaviour": asdict(behaviour_of(bench.task.space, steps)),
         "stability_metrics": StabilityMetric().evaluate_trace(

@@ -1,4 +1,4 @@
-"""Trainings of a task, remembered: the same configuration on the same data is trained once."""
+"""Cache of trainings: the same configuration on the same data is trained only once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CREATE TABLE IF NOT EXISTS trainings (
 
 
 def trainings_file(store: Store) -> Path:
-    """Return where trainings are remembered; deleted, they are made again."""
+    """Return the path of the cache of trainings; it is rebuilt if deleted."""
     return store.root / "_visibility" / "trainings.db"
 
 
@@ -53,9 +53,9 @@ class Trainings:
     """The trainings of one task on the same data, in the store.
 
     Attributes:
-        task: what is trained.
-        store: where data and trainings lie.
-        data_sha256: of the data that the runs of a study began with.
+        task: the trained task.
+        store: the store with data and trainings.
+        data_sha256: hash of the data with which the study's runs began.
     """
 
     task: Task
@@ -69,22 +69,22 @@ class Trainings:
         """Return the scores of a configuration on the split of a seed, nan where training failed.
 
         Raises:
-            DataError: it is to be trained, and the data have not been prepared, are too few, or are
-                not those that the study began with.
+            DataError: training is necessary, but the data are not prepared, too few, or differ
+                from those with which the study began.
             StoreError: the file cannot be read or written.
         """
         key = split, json.dumps(dict(config), sort_keys=True)
         with self._lock:  # another thread may be training the same one
             if key not in self._known:
-                kept = self._kept(*key)
-                if kept is None:
-                    kept = self._trained(config, split)
-                    self.keep([(*key, *kept)])
-                self._known[key] = kept
+                stored = self._kept(*key)
+                if stored is None:
+                    stored = self._trained(config, split)
+                    self.keep([(*key, *stored)])
+                self._known[key] = stored
             return self._known[key]
 
     def of_splits(self, splits: Sequence[int]) -> list[tuple[int, str, float | None, float | None]]:
-        """Return what is remembered of these splits: split, configuration as JSON, both scores.
+        """Return the cached trainings of splits: split, configuration as JSON, both scores.
 
         Raises:
             StoreError: the file cannot be read.
@@ -98,7 +98,7 @@ class Trainings:
             ).fetchall()
 
     def keep(self, trained: Iterable[tuple[int, str, float | None, float | None]]) -> None:
-        """Remember trainings, as `of_splits` gives them; one that is known stays as it is.
+        """Cache trainings in the form of `of_splits`; existing ones stay unchanged.
 
         Raises:
             StoreError: the file cannot be written.
@@ -106,20 +106,20 @@ class Trainings:
         with self._database() as db, db:
             db.executemany(
                 "INSERT OR IGNORE INTO trainings VALUES (?, ?, ?, ?, ?)",
-                [(self._made_of, *one) for one in trained],
+                [(self._made_of, *training) for training in trained],
             )
 
     @cached_property
     def _data(self) -> Data:
-        """The data, loaded when something is to be trained."""
+        """Return the data, loaded on the first training."""
         from contextcliff_dagster.extensions.visibility.landscape import data_digest
         from contextcliff_dagster.extensions.visibility.tasks.catalogue import load_data
 
         data = load_data(self.task, self.store)
         if data_digest(data) != self.data_sha256:
             raise DataError(
-                f"The data of benchmark {self.task.name!r} are not those that this study began "
-                "with, so a score of today would not compare; prepare the same file again, or "
+                f"The data of benchmark {self.task.name!r} changed since this study began, so new "
+                "scores would not be comparable; prepare the same file again, or "
                 "measure under another study name."
             )
         return data
@@ -145,7 +145,7 @@ class Trainings:
                 (self._made_of, split, config),
             ).fetchone()
         # SQLite keeps NaN as NULL.
-        return row and Evaluation(*(float("nan") if one is None else one for one in row))
+        return row and Evaluation(*(float("nan") if score is None else score for score in row))
 
     @contextmanager
     def _database(self) -> Iterator[sqlite3.Connection]:

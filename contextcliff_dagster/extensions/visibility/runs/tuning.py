@@ -1,4 +1,4 @@
-"""Runs to be made: which there are, their searches and trainings, and the benchmarks they tune."""
+"""Planned runs: their calls, searches and trainings, and the benchmarks that they tune."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A step with the scores of its configuration. ``usage``: None where no call was made."""
+    """A step with its configuration's scores; ``usage`` is None if no call was made."""
 
     step: Step
     scores: Evaluation
@@ -66,11 +66,11 @@ class Tried:
 
 
 History: TypeAlias = tuple[Tried, ...]
-"""The start, then the steps so far."""
+"""The start and the steps so far."""
 
 
 class Scores(Protocol):
-    """Where the scores of configurations come from."""
+    """A source of the scores of configurations."""
 
     def evaluation(self, config: Config, split: int) -> Evaluation:
         """Return the scores of a configuration on the split of a seed; see `Trainings`."""
@@ -81,10 +81,10 @@ class Bench:
     """A benchmark as runs use it.
 
     Attributes:
-        task: what is tuned.
-        trainings: the scores of its configurations.
-        landscape: where starts come from; None: all runs begin with the task's own, and nothing is
-            trained: for an estimate.
+        task: the tuned task.
+        trainings: source of its configurations' scores.
+        landscape: source of starts; None for an estimate, in which all runs begin with the task's
+            own start and nothing is trained.
     """
 
     task: Task
@@ -94,7 +94,7 @@ class Bench:
 
     @classmethod
     def of(cls, name: str, store: Store, ground: Ground | None) -> Bench:
-        """Return the benchmark ``name``; ``ground`` None: see `landscape`.
+        """Return the benchmark ``name``; ``ground`` is None for an estimate.
 
         Raises:
             StudyError: there is none of this name.
@@ -121,10 +121,10 @@ class Bench:
     def after(
         self, run: PlannedRun, history: History, reply: str | None, usage: Usage | None
     ) -> History:
-        """Return the history with one step more: what ``reply`` proposes, trained.
+        """Return the history extended by the trained proposal of ``reply``.
 
-        A reply that sets no parameter leaves the configuration as it was; that step is not the
-        model's. ``reply`` None: there was none.
+        A reply that sets no parameter keeps the configuration, and its step does not count as the
+        model's. ``reply`` is None if there was no reply.
 
         Raises:
             DataError, StoreError: see `Trainings.evaluation`.
@@ -146,16 +146,16 @@ class Bench:
         return (*history, Tried(step, self._scores(step.config, run.seed), usage))
 
     def prompt(self, run: PlannedRun, history: History) -> tuple[str, str]:
-        """Return what the model reads next: what stays the same in a run, and the rest."""
+        """Return the next prompt: the part that is the same in a whole run, and the rest."""
         return prompt_of(self.task, run.axes, self.state(history))
 
     def state(self, history: History) -> RunState:
-        """Return what may be shown of a history."""
+        """Return the run state of a history, from which prompts are made."""
         trials = tuple(
-            ShownTrial(one.step.config, _finite(one.scores.validation), one.step.source)
-            for one in history
+            ShownTrial(entry.step.config, _finite(entry.scores.validation), entry.step.source)
+            for entry in history
         )
-        return RunState(trials, tuple(one.usage for one in history[1:]))
+        return RunState(trials, tuple(entry.usage for entry in history[1:]))
 
     def _first(self, run: PlannedRun) -> Config:
         stratum = run.axes.start
@@ -171,9 +171,9 @@ class Bench:
 
 @dataclass(frozen=True)
 class Benches:
-    """The benchmarks of a study by name, made when they are asked for.
+    """The benchmarks of a study by name, created on first use.
 
-    ``grounds``: by benchmark; without one, see `Bench`.
+    ``grounds``: landscape and data by benchmark; see `Bench` if one is missing.
     """
 
     store: Store
@@ -194,7 +194,7 @@ def _finite(score: float) -> float | None:
 
 
 Begun: TypeAlias = tuple[str, int]
-"""Benchmark and seed: what runs have in common that a search can have, too."""
+"""Benchmark and seed, which runs share with searches."""
 
 SEARCHES: Mapping[str, Callable[[Task, int], Search]] = {
     "random": lambda task, seed: RandomSearch(task.space, seed),
@@ -211,9 +211,9 @@ SEARCHES: Mapping[str, Callable[[Task, int], Search]] = {
 def search_curves(
     runs: Mapping[str, PlannedRun], benches: Benches, steps: int
 ) -> dict[str, dict[Begun, Floats]]:
-    """Return the curve of normalised regret, start first, of each search: by benchmark and seed.
+    """Return each search's curve of normalised regret, start first, by benchmark and seed.
 
-    Of several starts it is the mean over these. Trainings are remembered: a second call trains
+    Curves are averaged over several starts. Trainings are cached, so a second call trains
     nothing.
 
     Raises:
@@ -255,10 +255,10 @@ _LEFT_ALONE = ("template", "instructions", "output_schema")
 
 @dataclass(frozen=True)
 class NextStep:
-    """The call that comes after one with an outcome, until a run has all its steps.
+    """A function that returns the call after an answered one, until a run has all its steps.
 
-    Each prompt is whole in itself: the earlier ones are not repeated before it, only what the axes
-    show of them. A call's key rests on those of all calls before it.
+    Each prompt is self-contained: it shows earlier steps only as far as the axes allow. A call's
+    key depends on the keys of all earlier calls.
     """
 
     runs: Mapping[str, PlannedRun]
@@ -267,36 +267,36 @@ class NextStep:
     _histories: dict[tuple[str, str], History] = field(default_factory=dict, repr=False)
 
     def __call__(self, call: PlannedCall, outcome: Outcome) -> PlannedCall | None:
-        """Return it; None where the run is whole."""
+        """Return the next call; None if the run is complete."""
         run, parts = self.runs[call.bin], call.parts or {}
         bench = self.benches[run.benchmark]
-        made = int(parts.get("step", 1))
-        if made >= self.steps:
+        number = int(parts.get("step", 1))
+        if number >= self.steps:
             return None
         before = self._histories.get((call.bin, call.call_key)) or bench.begin(run)
         history = bench.after(run, before, outcome.raw_output, usage_of(outcome))
         _, question = bench.prompt(run, history)
-        following = follow_up(call, outcome.raw_output or "", question, step=made + 1)
+        following = follow_up(call, outcome.raw_output or "", question, step=number + 1)
         following = replace(following, turns=())
         self._histories[call.bin, following.call_key] = history
         return following
 
 
 def usage_of(answer: Outcome | Mapping[str, Any]) -> Usage | None:
-    """Return the tokens that a call was recorded with; None where none are known."""
+    """Return the recorded tokens of a call; None if unknown."""
     get = answer.get if isinstance(answer, Mapping) else lambda name: getattr(answer, name)
-    read = get("prompt_tokens")
-    read = get("own_prompt_tokens") if read is None else read
-    written = get("completion_tokens")
-    return None if read is None and written is None else Usage(read or 0, written or 0)
+    n_input = get("prompt_tokens")
+    n_input = get("own_prompt_tokens") if n_input is None else n_input
+    n_output = get("completion_tokens")
+    return None if n_input is None and n_output is None else Usage(n_input or 0, n_output or 0)
 
 
 def sources_of(study: Study, benches: Benches) -> list[Source]:
-    """Return one source for each recipe: a seed where replies are drawn, a benchmark where the
-    engine keeps to its schema.
+    """Return one source per recipe: per seed if replies are sampled, per benchmark if the engine
+    enforces its schema.
 
     Raises:
-        StudyError: the study has a key of `prompt` that these prompts leave no room for.
+        StudyError: the study sets a key of `prompt` that these prompts cannot apply.
     """
     section = section_of(study)
     groups: dict[tuple[int | None, str | None], dict[str, PlannedRun]] = {}
@@ -331,14 +331,14 @@ def _first_prompts(benches: Benches, runs: Mapping[str, PlannedRun]) -> Any:
 def recipe_of(
     study: Study, seed: int | None, task: str | None, benches: Benches | None = None
 ) -> Recipe:
-    """Return how the prompts are sent: the study's way, with our words.
+    """Return the recipe of the prompts: the study's settings with this experiment's texts.
 
     Args:
-        seed: draws the replies; None: the likeliest ones.
-        task: the benchmark whose parameters a reply must have; None: replies are free.
+        seed: seed for sampling replies; None for greedy decoding.
+        task: the task whose parameters a reply must have; None for unconstrained replies.
 
     Raises:
-        StudyError: as `sources_of`.
+        StudyError: see `sources_of`.
     """
     from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
 
@@ -347,13 +347,13 @@ def recipe_of(
         for key in _LEFT_ALONE:
             if getattr(study.prompt, key) is not None:
                 raise StudyError(
-                    f"Study {study.name!r}: the prompts of `visibility` are its own, so "
-                    f"`prompt.{key}` would change nothing; leave it out."
+                    f"Study {study.name!r}: visibility has its own prompts, so "
+                    f"`prompt.{key}` would change nothing; remove it."
                 )
         if study.prompt.replicates > 1:
             raise StudyError(
-                f"Study {study.name!r}: a run is repeated by `visibility.seeds`; leave "
-                "`prompt.replicates` out."
+                f"Study {study.name!r}: `visibility.seeds` repeats runs; remove "
+                "`prompt.replicates`."
             )
     recipe = study.recipe()
     plain = recipe.mode == "completion"

@@ -1,5 +1,5 @@
-"""What is tuned: data with its splits, a model, its space of parameters, and its score.
+"""Tasks to tune: data with splits, a model, its parameter space, and its score.
 
-Belongs here: bounds and what happens to a proposal beyond them, bundled and prepared data, training
-one configuration. Does not belong here: prompts, searches, many configurations (`landscape`).
+This package handles bounds and clamping of proposals, bundled and prepared data, and training of
+single configurations. Prompts, searches and landscapes (`landscape`) do not belong here.
 """

@@ -1,4 +1,4 @@
-"""The tasks there are: bundled ones, and those of Kaggle once they are prepared."""
+"""Catalogue of tasks: bundled ones, and those from Kaggle once they are prepared."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _toy_flat() -> Data:
 
 
 def _toy() -> Data:
-    """Fewer rows than the flat toy and more columns, most of them noise: the penalty matters."""
+    """Return data with few rows and many noise columns, so that the penalty matters."""
     return _made_classes(
         n_samples=400,
         n_features=60,
@@ -56,9 +56,9 @@ def _toy() -> Data:
 
 
 def _digits() -> Data:
-    """Every third digit: training takes a tenth of the time, and scores spread as widely."""
-    whole = _bundled("digits")
-    return Data(whole.features[::3], whole.targets[::3])
+    """Return every third digit: training is ten times faster and scores spread as widely."""
+    bundle = _bundled("digits")
+    return Data(bundle.features[::3], bundle.targets[::3])
 
 
 def _friedman() -> Data:
@@ -224,20 +224,20 @@ def task_named(name: str) -> Task:
     """Return the task ``name``.
 
     Raises:
-        StudyError: there is none of this name.
+        StudyError: there is no task of this name.
     """
-    for one in TASKS:
-        if one.name == name:
-            return one
-    known = ", ".join(one.name for one in TASKS)
-    raise StudyError(f"There is no benchmark {name!r}; choose one of {known}.")
+    for task in TASKS:
+        if task.name == name:
+            return task
+    names = ", ".join(task.name for task in TASKS)
+    raise StudyError(f"There is no benchmark {name!r}; choose one of {names}.")
 
 
 def load_data(task: Task, store: Store) -> Data:
     """Return the data of a task: bundled, generated, or prepared in ``store``.
 
     Raises:
-        DataError: they have not been prepared, or the files are damaged.
+        DataError: the data have not been prepared, or their files are damaged.
         StudyError: scikit-learn is not installed.
     """
     require_scikit_learn()

@@ -1,8 +1,8 @@
-"""Tasks on the files of five Kaggle competitions, which everybody downloads with an account.
+"""Tasks based on the files of five Kaggle competitions, which users download with their account.
 
-The table is read from what a user has downloaded (train.csv, zipped, or zipped within a zip) and
-made into arrays that load at once. ``data.npz`` has ``features`` and ``targets``; texts are UTF-8
-bytes one after another with the ``ends`` of each, so that loading executes nothing.
+The table is read from the download (train.csv, zipped, or zipped within a zip) and converted to
+arrays that load quickly. ``data.npz`` has ``features`` and ``targets``; texts are concatenated
+UTF-8 bytes with the ``ends`` of each, so that loading executes no code.
 ``metadata.json`` has the SHA-256 of both files.
 """
 
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One training file.
+    """Format of a competition's training file.
 
     Attributes:
-        name: of the task.
-        features: columns of numbers, or one column of text.
-        targets: columns to predict: one, or several of 0 and 1.
-        target: values; classes, which are numbered in sorted order; or labels, 0 or 1 each.
-        page: the competition, for people.
+        name: name of the task.
+        features: numeric columns, or one text column.
+        targets: columns to predict: one, or several with values 0 and 1.
+        target: kind of target: values; classes, numbered in sorted order; or labels, 0 or 1 each.
+        page: the competition's name in its address.
     """
 
     name: str
@@ -129,16 +129,16 @@ FORMATS = (
 
 
 MOST_BYTES = 1 << 30
-"""Of a table, unpacked; the largest of the five has 70 MB."""
+"""Size limit of an unpacked table; the largest of the five has 70 MB."""
 _TABLE = "train.csv"
 _BEGINNING = 200
 
 
 def read_table_of(path: Path, format: Format) -> pd.DataFrame:
-    """Return the columns of ``format`` in the training file at ``path``, as texts.
+    """Return the columns of ``format`` in the training file at ``path`` as strings.
 
     Raises:
-        DataError: it cannot be read, has no table, or lacks a column.
+        DataError: the file cannot be read, has no table, or lacks a column.
     """
     import pandas as pd
 
@@ -148,7 +148,7 @@ def read_table_of(path: Path, format: Format) -> pd.DataFrame:
         if content[:_BEGINNING].lstrip().lower().startswith((b"<!doctype", b"<html")):
             _refuse(
                 path,
-                "is a web page and no table; accept the rules of the competition on "
+                "is a web page, not a table; accept the rules of the competition on "
                 f"https://www.kaggle.com/c/{format.page} and download it again",
             )
         table = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False, encoding="utf-8")
@@ -157,28 +157,28 @@ def read_table_of(path: Path, format: Format) -> pd.DataFrame:
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text; download it again.") from error
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise DataError(f"{path} is no table of comma-separated values: {error}.") from error
-    wanted = [*format.features, *format.targets]
-    if absent := [name for name in wanted if name not in table.columns]:
-        more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
+        raise DataError(f"{path} is not a CSV table: {error}; download it again.") from error
+    columns = [*format.features, *format.targets]
+    if absent := [name for name in columns if name not in table.columns]:
+        suffix = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
         raise DataError(
-            f"{path} lacks the columns {', '.join(absent[:3])}{more} of {format.name}; give the "
+            f"{path} lacks the columns {', '.join(absent[:3])}{suffix} of {format.name}; use the "
             f"{_TABLE} of https://www.kaggle.com/c/{format.page}."
         )
     if table.empty:
         raise DataError(f"{path} has no rows.")
-    return table[wanted]
+    return table[columns]
 
 
 def _unpacked(file: IO[bytes], path: Path) -> bytes:
-    """The table in a file that is one, or in a zip file, which may be in another."""
+    """Return the table in a plain, zipped or doubly zipped file."""
     for _ in range(2):
         if not zipfile.is_zipfile(file):
             break
         file.seek(0)
         try:
-            with zipfile.ZipFile(file) as packed:
-                file = io.BytesIO(_member(packed, path))
+            with zipfile.ZipFile(file) as archive:
+                file = io.BytesIO(_member(archive, path))
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
             _refuse(path, f"is a broken zip file ({error}); download it again")
         except RuntimeError:  # what zipfile raises for a password
@@ -186,7 +186,7 @@ def _unpacked(file: IO[bytes], path: Path) -> bytes:
     file.seek(0)
     content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
-        _refuse(path, f"has more than {MOST_BYTES >> 30} GB, which no table of these does")
+        _refuse(path, f"exceeds {MOST_BYTES >> 30} GB, more than any of these tables")
     return content
 
 
@@ -198,10 +198,10 @@ def _member(packed: zipfile.ZipFile, path: Path) -> bytes:
         member = tables[0]
     if member is None:
         _refuse(path, f"has no {_TABLE} in it; unpack it and give that file")
-    with packed.open(member) as opened:
-        content = opened.read(MOST_BYTES + 1)
+    with packed.open(member) as file:
+        content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
-        _refuse(path, f"unpacks to more than {MOST_BYTES >> 30} GB, which no table of these does")
+        _refuse(path, f"unpacks to over {MOST_BYTES >> 30} GB, more than any of these tables")
     return content
 
 
@@ -215,11 +215,11 @@ _DATA, _METADATA = "data.npz", "metadata.json"
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What lies in a prepared folder.
+    """Summary of a prepared folder.
 
     Attributes:
-        source: name of the file that it was made of.
-        classes: names of the classes in their order; empty where there are none.
+        source: name of the file from which it was prepared.
+        classes: names of the classes in order; empty without classes.
     """
 
     version: int
@@ -238,13 +238,13 @@ def format_named(name: str) -> Format:
     """Return the format of task ``name``.
 
     Raises:
-        StudyError: it is not made of a file.
+        StudyError: the task is not prepared from a file.
     """
-    for one in FORMATS:
-        if one.name == name:
-            return one
-    known = ", ".join(one.name for one in FORMATS)
-    raise StudyError(f"{name!r} is not made of a file; what is prepared: {known}.")
+    for format in FORMATS:
+        if format.name == name:
+            return format
+    names = ", ".join(format.name for format in FORMATS)
+    raise StudyError(f"{name!r} is not prepared from a file; choose one of {names}.")
 
 
 def prepared_dir(store: Store, name: str) -> Path:
@@ -255,29 +255,29 @@ def prepared_dir(store: Store, name: str) -> Path:
 def prepare(
     store: Store, name: str, path: Path, *, float32: bool = False, most_rows: int | None = None
 ) -> Prepared:
-    """Write the arrays of task ``name`` from its competition's file, and return what they are.
+    """Write the arrays of task ``name`` from its competition's file; return a summary.
 
     Args:
-        path: train.csv, or a zip file with it (or with train.csv.zip) in it.
-        float32: keep features in half the memory.
-        most_rows: of a longer file, so many rows drawn with seed 42.
+        path: train.csv, or a zip file that contains it (or train.csv.zip).
+        float32: whether to store features in half the memory.
+        most_rows: number of rows to draw, with seed 42, from a longer file.
 
     Raises:
-        DataError: the file is not that competition's, or a value in it is no number.
-        StudyError: there is no such task.
+        DataError: the file is not that competition's, or a value is not a number.
+        StudyError: the task is unknown.
         StoreError: the store cannot be written.
     """
     format = format_named(name)
     table = read_table_of(path, format)
     if most_rows is not None and most_rows < 1:
-        raise DataError("At least one row has to be kept.")
+        raise DataError("Keep at least one row.")
     if most_rows is not None and most_rows < len(table):
         rng = np.random.Generator(np.random.PCG64(42))
         table = table.iloc[np.sort(rng.choice(len(table), most_rows, replace=False))]
     arrays, classes = _arrays(table, format, path, np.float32 if float32 else np.float64)
-    written = io.BytesIO()
-    np.savez_compressed(written, allow_pickle=False, **arrays)
-    content = written.getvalue()
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    content = buffer.getvalue()
     result = Prepared(
         version=VERSION,
         benchmark=name,
@@ -300,8 +300,8 @@ def load_prepared(store: Store, name: str) -> Data:
     """Return the arrays of a prepared task.
 
     Raises:
-        DataError: it has not been prepared, or the files are damaged.
-        StudyError: there is no such task.
+        DataError: the task has not been prepared, or its files are damaged.
+        StudyError: the task is unknown.
     """
     format = format_named(name)
     folder = prepared_dir(store, name)
@@ -328,7 +328,7 @@ def load_prepared(store: Store, name: str) -> Data:
 
 def _damaged(folder: Path, name: str) -> DataError:
     return DataError(
-        f"The files in {folder} are damaged or of another version; make them again with "
+        f"The files in {folder} are damaged or of another version; prepare them again with "
         f"`contextcliff visibility prepare {name} FILE`."
     )
 
@@ -369,17 +369,17 @@ def _numbers(table: pd.DataFrame, columns: tuple[str, ...], path: Path) -> NDArr
             row = int(np.argmin(finite))
             value = str(table[name].iloc[row])[:40]
             raise DataError(
-                f"{path}, row {int(table.index[row]) + 1}: {name} is {value!r}, which is no finite "
-                "number."
+                f"{path}, row {int(table.index[row]) + 1}: {name} is {value!r}, which is not a "
+                "finite number."
             )
     return out
 
 
 def _texts(arrays: Any) -> NDArray[np.object_]:
-    joined, ends = arrays["text"].tobytes(), arrays["ends"].tolist()
+    content, ends = arrays["text"].tobytes(), arrays["ends"].tolist()
     starts = [0, *ends[:-1]]
     texts = np.empty(len(ends), dtype=object)
-    texts[:] = [joined[a:b].decode() for a, b in zip(starts, ends, strict=True)]
+    texts[:] = [content[a:b].decode() for a, b in zip(starts, ends, strict=True)]
     return texts
 
 
@@ -553,4 +553,4 @@ KAGGLE = (
         estimator=_extra_trees,
     ),
 )
-"""Tasks whose data `prepare` makes of a downloaded file."""
+"""Tasks whose data `prepare` creates from a downloaded file."""

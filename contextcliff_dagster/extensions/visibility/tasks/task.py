@@ -1,12 +1,12 @@
-"""A task, its space of parameters, and one configuration of it made to fit, trained and scored.
+"""Tasks and their parameter spaces; clamping, training and scoring of a configuration.
 
 A position is a value's place between its bounds, 0 to 1, on the parameter's own scale: the middle
 of .01 to 100 on a log scale is 1.
 
-A proposal is made to fit the space, with an event for everything that was changed in it. Nothing in
-a proposal raises. Against context-eval: NaN changes nothing instead of becoming the upper bound,
-infinity and integers of any size meet the bound, and what cannot be read, was read as another type,
-rounded or not known is an event instead of silence.
+Proposals are clamped to the space, with an event for every change. No proposal raises an error.
+Differences from context-eval: NaN changes nothing instead of becoming the upper bound; infinity and
+integers of any size become the bound; values that are unreadable, converted, rounded or unknown
+cause an event instead of being ignored silently.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ Array: TypeAlias = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How predictions are judged.
+    """A score of predictions.
 
     Attributes:
-        name: as it is known.
-        higher_is_better: its direction.
-        of: targets and predictions to the score.
-        predictions: which ones: values or classes, or a probability of each class.
-        relative: whether differences are in shares of a constant prediction's score. Errors have
-            the unit of their target; a share of rows has none.
+        name: the score's usual name.
+        higher_is_better: direction of the score.
+        of: function from targets and predictions to the score.
+        predictions: kind of predictions: values or classes, or a probability of each class.
+        relative: whether differences are relative to a constant prediction's score, because
+            errors have the unit of their target, unlike shares of rows.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Score:
     relative: bool = False
 
     def unit(self, targets: Array) -> float:
-        """Return what a difference of 1 is: 1, or the score of predicting the mean everywhere."""
+        """Return the unit of differences: 1, or the score of always predicting the mean."""
         if not self.relative:
             return 1.0
         return self.of(targets, np.full(len(targets), targets.mean())) or 1.0
@@ -69,18 +69,18 @@ def _rmsle(targets: Array, values: Array) -> float:
 
 
 def _mean_auc(targets: Array, probabilities: Array) -> float:
-    """Mean area under the ROC curve of the columns whose targets have both classes; else nan."""
+    """Return the mean ROC AUC of columns whose targets have both classes; nan if none has."""
     from sklearn.metrics import roc_auc_score
 
-    both = [k for k in range(targets.shape[1]) if 0 < targets[:, k].mean() < 1]
-    areas = [roc_auc_score(targets[:, k], probabilities[:, k]) for k in both]
+    labels = [k for k in range(targets.shape[1]) if 0 < targets[:, k].mean() < 1]
+    areas = [roc_auc_score(targets[:, k], probabilities[:, k]) for k in labels]
     return float(np.mean(areas)) if areas else float("nan")
 
 
 def _log_loss(targets: Array, probabilities: Array) -> float:
-    """Mean -log of the probability of the right class; classes are numbered from 0."""
-    right = probabilities[np.arange(len(targets)), targets]
-    return float(-np.log(np.clip(right, 1e-15, 1.0)).mean())
+    """Return the mean -log probability of the right class; classes are numbered from 0."""
+    likelihoods = probabilities[np.arange(len(targets)), targets]
+    return float(-np.log(np.clip(likelihoods, 1e-15, 1.0)).mean())
 
 
 ACCURACY = Score("accuracy", True, _accuracy)
@@ -97,11 +97,11 @@ Floats: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number from ``low`` to ``high``, both included.
+    """A numeric parameter from ``low`` to ``high``, both included.
 
     Raises:
-        ValueError: there is nothing between the bounds, a log scale reaches 0, or the bounds of
-            an integer are none.
+        ValueError: the bounds are empty or infinite, a log scale reaches 0, or the bounds of an
+            integer are not integers.
     """
 
     name: str
@@ -119,15 +119,15 @@ class Number:
             raise ValueError(f"{self.name}: the bounds of an integer are integers")
 
     def clipped(self, value: float) -> float | int:
-        """Return ``value`` within the bounds; an integer where the parameter is one, half to even.
+        """Return ``value`` within the bounds, rounded half to even if the parameter is an integer.
 
-        Any finite or infinite number is allowed, integers of any size, too.
+        Any finite or infinite number is allowed, including integers of any size.
         """
         inside = min(max(value, self.low), self.high)
         return round(inside) if self.integer else float(inside)
 
     def position(self, value: Value) -> float:
-        """Return the position of a number, or of the bound that it lies beyond."""
+        """Return the position of a number; numbers beyond a bound have the bound's position."""
         inside, low, high = float(self.clipped(float(value))), self.low, self.high
         if self.log:
             inside, low, high = math.log(inside), math.log(low), math.log(high)
@@ -141,13 +141,13 @@ class Number:
         return self.clipped(self.low + position * (self.high - self.low))
 
     def distance(self, a: Value, b: Value) -> float:
-        """Return how far two values are from each other: 0 to 1."""
+        """Return the distance of two values, 0 to 1."""
         return abs(self.position(a) - self.position(b))
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of several values without an order.
+    """A parameter with several values without an order.
 
     Raises:
         ValueError: there are fewer than two, or two are equal.
@@ -164,7 +164,7 @@ class Choice:
         """Return the middle of the choice's share of 0 to 1.
 
         Raises:
-            ValueError: it is none of the choices.
+            ValueError: the value is not one of the choices.
         """
         return (self.choices.index(value) + 0.5) / len(self.choices)
 
@@ -182,38 +182,38 @@ Parameter: TypeAlias = Number | Choice
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """The parameters of a task, sorted by name, and the configuration that it begins with."""
+    """The parameters of a task, sorted by name, and its start configuration."""
 
     parameters: tuple[Parameter, ...]
     start: Config
 
     def __post_init__(self) -> None:
-        ordered = tuple(sorted(self.parameters, key=lambda one: one.name))
-        object.__setattr__(self, "parameters", ordered)
-        if set(self.start) != set(self.names) or len(self.start) != len(ordered):
+        parameters = tuple(sorted(self.parameters, key=lambda one: one.name))
+        object.__setattr__(self, "parameters", parameters)
+        if set(self.start) != set(self.names) or len(self.start) != len(parameters):
             raise ValueError("the start does not have each parameter once")
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(one.name for one in self.parameters)
+        return tuple(parameter.name for parameter in self.parameters)
 
     def at(self, positions: Sequence[float] | Floats) -> dict[str, Value]:
         """Return the configuration at these positions, in the order of `names`."""
         pairs = zip(self.parameters, positions, strict=True)
-        return {one.name: one.at(float(place)) for one, place in pairs}
+        return {parameter.name: parameter.at(float(place)) for parameter, place in pairs}
 
     def positions(self, config: Config) -> Floats:
         """Return the position of each parameter, in the order of `names`."""
-        return np.array([one.position(config[one.name]) for one in self.parameters])
+        return np.array([param.position(config[param.name]) for param in self.parameters])
 
     def distances(self, a: Config, b: Config) -> Floats:
-        """Return how far each parameter moved between two configurations: 0 to 1 each."""
-        pairs = ((one, a[one.name], b[one.name]) for one in self.parameters)
-        return np.array([one.distance(x, y) for one, x, y in pairs])
+        """Return each parameter's distance between two configurations, 0 to 1."""
+        pairs = ((parameter, a[parameter.name], b[parameter.name]) for parameter in self.parameters)
+        return np.array([parameter.distance(x, y) for parameter, x, y in pairs])
 
     def without_order(self) -> NDArray[np.bool_]:
-        """Return which parameters are choices, in the order of `names`."""
-        return np.array([isinstance(one, Choice) for one in self.parameters])
+        """Return whether each parameter is a choice, in the order of `names`."""
+        return np.array([isinstance(parameter, Choice) for parameter in self.parameters])
 
 
 Shown: TypeAlias = Value | None
@@ -222,7 +222,7 @@ _EXACT = 1 << 53
 
 
 class Reason(StrEnum):
-    """Why what was proposed is not what is executed."""
+    """Reason why the executed value differs from the proposed one."""
 
     BELOW = "below"
     ABOVE = "above"
@@ -237,10 +237,10 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClampEvent:
-    """One change to a proposal; ``executed`` is None where the current value stays.
+    """A change to a proposal; ``executed`` is None if the current value stays.
 
-    ``parameter`` is empty for a proposal that is no JSON object. ``proposed`` can be written as
-    JSON: what cannot, or is long, is described.
+    ``parameter`` is empty for a proposal that is not a JSON object. ``proposed`` is valid JSON;
+    long or unsupported values are described in words.
     """
 
     parameter: str
@@ -255,32 +255,32 @@ class ClampEvent:
 
 @dataclass(frozen=True, slots=True)
 class Clamped:
-    """The parameters that a proposal sets, within the bounds, and what was changed in it."""
+    """The parameters that a proposal sets, within the bounds, and the changes made to it."""
 
     values: Mapping[str, Value]
     events: tuple[ClampEvent, ...]
 
     def onto(self, current: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the current configuration with the proposed values in it."""
+        """Return the current configuration updated with the proposed values."""
         return {**current, **self.values}
 
 
 def clamp(space: Space, proposal: object) -> Clamped:
-    """Return what a proposal, any JSON value, sets in ``space``.
+    """Return the parameters of ``space`` that a proposal, any JSON value, sets.
 
     Numbers beyond a bound become the bound; integers are rounded half to even, after that test.
     A parameter that the proposal leaves out, or whose value cannot be read, keeps its value.
     """
     if not isinstance(proposal, Mapping):
         return Clamped({}, (ClampEvent("", shown(proposal), None, Reason.NO_OBJECT),))
-    known = {one.name: one for one in space.parameters}
+    parameters = {parameter.name: parameter for parameter in space.parameters}
     values: dict[str, Value] = {}
     events = []
     for name, value in proposal.items():
         executed: Value | None = None
         reason: Reason | None = Reason.UNKNOWN
-        if name in known:
-            executed, reason = _fitted(known[name], value)
+        if name in parameters:
+            executed, reason = _fitted(parameters[name], value)
         if executed is not None:
             values[name] = executed
         if reason is not None:
@@ -327,7 +327,7 @@ def _choice(parameter: Choice, value: object) -> tuple[Value | None, Reason | No
 
 
 def _written(value: Shown) -> str:
-    """The value as models write it: 1 and 1.0 are 1, true and 1 are the same, case aside."""
+    """Return the value in a form to compare: 1, 1.0 and true are equal, and case is ignored."""
     if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
         value = int(value)
     text = str(value).strip().lower()
@@ -335,7 +335,7 @@ def _written(value: Shown) -> str:
 
 
 def shown(value: object) -> Shown:
-    """Return ``value`` as JSON can hold it: numbers and short texts unchanged, the rest as words.
+    """Return ``value`` as valid JSON: numbers and short texts unchanged, others in words.
 
     >>> shown(float("nan")), shown(10**5000), shown([1, 2])
     ('nan', 'an integer of 16610 bits', 'a list')
@@ -353,7 +353,7 @@ def shown(value: object) -> Shown:
 
 
 class Estimator(Protocol):
-    """What scikit-learn calls one; `predict_proba` is used by scores of probabilities only."""
+    """A scikit-learn estimator; only scores of probabilities use `predict_proba`."""
 
     def fit(self, features: Any, targets: Any) -> Any: ...
     def predict(self, features: Any) -> Any: ...
@@ -362,14 +362,14 @@ class Estimator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Rows of numbers (rows x columns) or texts, and their targets: one each, or one a label."""
+    """Rows of numbers (rows x columns) or texts, with one target each, or one per label."""
 
     features: Array
     targets: Array
 
 
 class Evaluation(NamedTuple):
-    """Score on the rows that a search sees, and on those that are only reported."""
+    """Scores on the rows that a search sees and on the rows that are only reported."""
 
     validation: float
     test: float
@@ -380,16 +380,16 @@ Objective: TypeAlias = Callable[[Config], Evaluation]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is tuned.
+    """A tuning task.
 
     Attributes:
-        name: as in ``--benchmark``.
+        name: name, as in ``--benchmark``.
         summary: data and model in a few words.
         space: parameters, bounds and start.
-        score: what is optimised.
-        estimator: an untrained model of a configuration and a seed.
-        load: the bundled or generated data; None where they are prepared from a file.
-        stratified: whether splits keep the shares of the targets' classes.
+        score: the score to optimise.
+        estimator: function from a configuration and a seed to an untrained model.
+        load: function that loads bundled or generated data; None if prepared from a file.
+        stratified: whether splits keep the shares of the target classes.
     """
 
     name: str
@@ -401,7 +401,7 @@ class Task:
     stratified: bool = False
 
     def split(self, data: Data, seed: int) -> Split:
-        """Return the split of a seed; raises as `split_rows`."""
+        """Return the split of a seed; see `split_rows` for errors."""
         return split_rows(len(data.targets), seed, data.targets if self.stratified else None)
 
     def objective(self, data: Data, seed: int) -> Objective:
@@ -416,7 +416,7 @@ class Task:
     def evaluate(self, data: Data, split: Split, config: Config, seed: int) -> Evaluation:
         """Return the scores of a model trained on the split's training rows alone.
 
-        One thread, so that a score does not depend on how many cores there are.
+        Uses one thread, so that scores do not depend on the number of cores.
         """
         with _threads().limit(limits=1), warnings.catch_warnings():
             # A configuration that stops before it converges is a legitimate one to try.
@@ -436,7 +436,7 @@ class Task:
 
 @cache
 def _threads() -> ThreadpoolController:
-    """The thread pools of this process; finding them takes longer than training a small model."""
+    """Return this process's thread pools, cached because finding them is slow."""
     import sklearn.ensemble  # noqa: F401 - loads OpenMP, which it would not find before
     from threadpoolctl import ThreadpoolController
 
@@ -444,27 +444,27 @@ def _threads() -> ThreadpoolController:
 
 
 def require_scikit_learn() -> None:
-    """Check that scikit-learn is there.
+    """Check that scikit-learn is installed.
 
     Raises:
-        StudyError: it is not installed.
+        StudyError: scikit-learn is not installed.
     """
     try:
         import sklearn  # noqa: F401
     except ImportError as error:
         raise StudyError(
-            "The experiment `visibility` trains models of scikit-learn, which is not installed: "
+            "The experiment `visibility` needs scikit-learn, which is not installed: "
             "`pip install 'contextcliff-dagster[visibility]'`."
         ) from error
 
 
 HELD_SHARE = 0.2
-"""Share of the rows in validation, and again in test."""
+"""Share of the rows in validation, and also in test."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Row numbers of each part; every row is in one of them."""
+    """Row numbers of the three parts; every row is in exactly one."""
 
     train: NDArray[np.intp]
     validation: NDArray[np.intp]
@@ -472,9 +472,9 @@ class Split:
 
 
 def split_rows(rows: int, seed: int, classes: NDArray[np.generic] | None = None) -> Split:
-    """Return rows 0 to ``rows`` - 1 divided .6, .2, .2; the same seed gives the same split.
+    """Return rows 0 to ``rows`` - 1 split .6, .2, .2; the same seed gives the same split.
 
-    With ``classes``, one of each row, each part has every class in about its share.
+    With ``classes``, the class of each row, each part has about the same share of every class.
 
     Raises:
         DataError: there are too few rows, or too few of a class.
@@ -482,19 +482,19 @@ def split_rows(rows: int, seed: int, classes: NDArray[np.generic] | None = None)
     """
     from sklearn.model_selection import train_test_split
 
-    held = round(rows * HELD_SHARE)
+    held_rows = round(rows * HELD_SHARE)
     labels = None if classes is None else np.asarray(classes)
     fewest = rows if labels is None else int(np.unique(labels, return_counts=True)[1].min())
     kinds = 1 if labels is None else len(np.unique(labels))
-    if held < max(1, kinds) or fewest < 3:
+    if held_rows < max(1, kinds) or fewest < 3:
         raise DataError(
             f"{rows} rows of {kinds} classes, the smallest of {fewest}, cannot be divided into "
             f"training, validation and test; give {5 * kinds} or more, and 3 of each class."
         )
     order = np.arange(rows)
-    rest, test = train_test_split(order, test_size=held, random_state=seed, stratify=labels)
+    rest, test = train_test_split(order, test_size=held_rows, random_state=seed, stratify=labels)
     remaining = None if labels is None else labels[rest]
     train, validation = train_test_split(
-        rest, test_size=held, random_state=seed, stratify=remaining
+        rest, test_size=held_rows, random_state=seed, stratify=remaining
     )
     return Split(train, validation, test)

@@ -1,5 +1,4 @@
-"""Compressed KV caches: a worker process in an environment of its own, and the engine that asks it.
+"""Compressed KV caches: a worker process in its own environment, and the engine that calls it.
 
-Belongs here: the protocol of the two, the worker's life, the policies by name.
-Does not belong here: what `models.yaml` may say about them (`models.entry_parts`).
-"""
+Belongs here: their protocol, the worker's life cycle, the policies by name.
+Does not belong here: the settings for them in `models.yaml` (`models.entry_parts`)."""

@@ -1,9 +1,7 @@
 """Local weights whose KV cache keeps a share of the document's entries, chosen by a policy.
 
-Local weights whose KV cache keeps a share of the document's entries, chosen by a policy.
-
-A worker process computes (`worker`); one that dies is started again by the next call, and the call
-that it interrupted is a TransportError, tried again like others.
+Computation runs in a worker process (`worker`). The next call restarts a worker that died, and the
+interrupted call raises a TransportError and is tried again.
 """
 
 from __future__ import annotations
@@ -45,15 +43,15 @@ from contextcliff_dagster.retry import Backoff, retry
 from contextcliff_dagster.store import Store
 
 LIBRARY_BYTES = 600_000_000
-"""Of a worker without weights: Python, torch, transformers and kvpress."""
+"""Memory of a worker without weights: Python, torch, transformers and kvpress."""
 _SIZES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 class KvMemory(NamedTuple):
-    """Most that a worker takes, in bytes.
+    """Upper bounds on a worker's memory and disk, in bytes.
 
-    ``memory``: weights, libraries and documents that are kept included; ``longest``: the cache of
-    the longest document; ``disk``: of all documents, for further policies and workers.
+    ``memory``: all of it, with weights, libraries and kept documents; ``longest``: the cache of the
+    longest document; ``disk``: all documents, for further policies and workers.
     """
 
     memory: int
@@ -70,7 +68,7 @@ class _Weights(NamedTuple):
 
 
 def kv_memory(entry: ModelEntry, documents: Iterable[int]) -> KvMemory | None:
-    """Return the memory for reading documents of these tokens; None where weights do not say.
+    """Return the memory for documents of these token counts; None if the weights do not tell.
 
     Raises:
         EngineError: the weights are missing or damaged.
@@ -94,7 +92,7 @@ def kv_memory(entry: ModelEntry, documents: Iterable[int]) -> KvMemory | None:
 class KvReads:
     """Documents that models of engine `kvpress` will read, and the memory for them.
 
-    Variants of one base share their reads; `h2o` reads once more, for its scores.
+    Variants of one base share their reads; `h2o` reads once more for its scores.
     """
 
     def __init__(self) -> None:
@@ -103,7 +101,7 @@ class KvReads:
         self._scored: set[tuple[str, str]] = set()
 
     def add(self, entry: ModelEntry, document: str, tokens: int) -> bool:
-        """Note a call on a document of ``tokens``; False where it has been read before."""
+        """Note a call on a document of ``tokens``; return False if it has been read before."""
         if entry.engine != "kvpress":
             return True
         variant = kv_of(entry)
@@ -118,19 +116,19 @@ class KvReads:
         return new
 
     def notes(self) -> list[str]:
-        """A sentence on memory and disk for each base whose weights give their size."""
+        """Return a sentence on memory and disk for each base whose weights give their size."""
         notes = []
         for base, entry in self._entries.items():
             lengths = self._tokens[base].values()
             needed = None
-            with suppress(EngineError):  # measuring says what is the matter
+            with suppress(EngineError):  # measuring reports the problem
                 needed = kv_memory(entry, lengths)
             if needed is not None:
                 notes.append(
                     f"{base} on kvpress takes up to about {_size(needed.memory)} of memory, "
-                    f"{_size(needed.longest)} of it for the whole cache of the longest document "
-                    f"({max(lengths):,} tokens), and up to {_size(needed.disk)} of disk for what "
-                    f"was read ({DISK_VARIABLE})."
+                    f"including {_size(needed.longest)} for the full cache of the longest document "
+                    f"({max(lengths):,} tokens), and up to {_size(needed.disk)} of disk for "
+                    f"the caches of all documents ({DISK_VARIABLE})."
                 )
         return notes
 
@@ -151,7 +149,7 @@ def _weights(entry: ModelEntry) -> _Weights | None:
         hidden, inner = (
             header.get(f"{kind}.{name}") for name in ("embedding_length", "feed_forward_length")
         )
-        # Dequantized in 32 bits, all of them, before they have the type that is computed in.
+        # All weights are dequantized to 32 bits before they get the compute type.
         stored = gguf_numbers(path) * (4 + number_bytes)
     else:
         try:
@@ -172,17 +170,18 @@ def _stored_bytes(folder: Path) -> int:
 
 
 KEPT_BYTES = 1 << 30
-"""Most memory of the documents that are kept for further questions; one is kept whatever it has."""
+"""Largest memory for documents kept for further questions; one is kept at any size."""
 DISK_VARIABLE = "CONTEXTCLIFF_KV_READS_GIB"
-"""GiB of disk for documents that were read, for further policies, budgets and workers; 0: none."""
+"""Variable with the GiB of disk for read documents, shared by policies, budgets and workers; 0:
+none."""
 DISK_GIB = 8.0
 RESTARTS = 3
-_OF_NO_ENTRY = {"kv", "window_tokens"}
-"""Fields of the identity on which the entries of a text do not depend."""
+_NOT_IN_ENTRIES = {"kv", "window_tokens"}
+"""Identity fields that do not affect the cache entries of a text."""
 
 
 def kvpress_identity(entry: ModelEntry) -> dict[str, Any]:
-    """Identity of all that decides the answers, but for the device; loads nothing."""
+    """Return every setting that decides the answers, except the device; load nothing."""
     entry, path = kvpress_weights(entry)
     kv = _options(entry)
     versions = kv_versions(entry.name)
@@ -203,10 +202,10 @@ def _options(entry: ModelEntry) -> KvOptions:
 
 
 def kvpress_weights(entry: ModelEntry) -> tuple[ModelEntry, Path]:
-    """The entry with its weights named, and where they are.
+    """Return the entry with its weights filled in, and their path.
 
     Raises:
-        EngineError: it names none, or they are missing.
+        EngineError: the entry names no weights, or they are missing.
     """
     if not entry.weights:
         if entry.model_id not in REFERENCE_MODELS:
@@ -220,27 +219,27 @@ def kvpress_weights(entry: ModelEntry) -> tuple[ModelEntry, Path]:
 
 
 def disk_bytes() -> int:
-    """Most disk for documents that were read; EngineError where the variable is no number."""
-    given = os.environ.get(DISK_VARIABLE, "").strip() or DISK_GIB
+    """Return the most disk for read documents. Raises EngineError on an invalid variable."""
+    setting = os.environ.get(DISK_VARIABLE, "").strip() or DISK_GIB
     with suppress(ValueError, OverflowError):
-        if (gib := float(given)) >= 0:
+        if (gib := float(setting)) >= 0:
             return int(gib * (1 << 30))
     raise EngineError(
-        f"{DISK_VARIABLE} is {str(given)[:40]!r}; set it to the GiB of disk that documents which "
-        f"were read may take, 0 for none, or leave it out for {DISK_GIB:g}."
+        f"{DISK_VARIABLE} is {str(setting)[:40]!r}; set it to the most GiB of disk that read "
+        f"documents may take, 0 for none, or unset it for {DISK_GIB:g}."
     )
 
 
 def question_first(model: str) -> str:
-    """Why ``model``, of a policy that chooses, cannot answer where the question comes first."""
+    """Return why ``model`` cannot compress a prompt that puts the question first."""
     return (
-        f"Model {model!r}: the prompt puts the question before the document, which is to be "
-        "compressed before the question is known; put {document} first in the prompt's template."
+        f"Model {model!r}: the prompt puts the question before the document, but the "
+        "document is compressed first; put {document} first in the prompt's template."
     )
 
 
 class KvpressEngine(NoEmbeddings):
-    """See `base.Engine`. The worker answers one call after the other."""
+    """An engine (see `base.Engine`) whose worker answers one call at a time."""
 
     def __init__(self, entry: ModelEntry) -> None:
         self._serve(entry)
@@ -266,11 +265,11 @@ class KvpressEngine(NoEmbeddings):
             "memory_bytes": KEPT_BYTES,
             "disk_bytes": disk_bytes(),
             "reads_folder": str(Store.default().kv_reads_dir),
-            "reads_of": {n: v for n, v in self._fields.items() if n not in _OF_NO_ENTRY},
+            "reads_of": {n: v for n, v in self._fields.items() if n not in _NOT_IN_ENTRIES},
         }
 
     def switch_to(self, entry: ModelEntry) -> bool:
-        """Serve ``entry`` from now on, if it needs the weights that the worker has loaded.
+        """Serve ``entry`` from now on if the worker's loaded weights fit; return whether they do.
 
         Raises:
             EngineError: ``entry`` cannot be served; see `kvpress_identity`.
@@ -282,7 +281,7 @@ class KvpressEngine(NoEmbeddings):
 
     @property
     def window_tokens(self) -> int | None:
-        """The entry's window, else the trained one."""
+        """The entry's window, else the trained window."""
         return int(self._fields["window_tokens"])
 
     async def start(self) -> None:
@@ -296,12 +295,12 @@ class KvpressEngine(NoEmbeddings):
             await self._worker.stop()
 
     def identity(self) -> Identity:
-        """Weights by hash, versions, policy and budget; and the device, once it is known."""
+        """Return weights by hash, versions, policy and budget; and the device once known."""
         device = {"server_device": self._device} if self._device else {}
         return Identity({**self._fields, **device})
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """Exact: the weights' own chat template and tokenizer."""
+        """Return the exact count, by the weights' own chat template and tokenizer."""
 
         async def once() -> int:
             await self._ready()
@@ -318,17 +317,17 @@ class KvpressEngine(NoEmbeddings):
             raise EngineError(f"{error}") from error
 
     async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
-        """Greedy tokens as they come.
+        """Yield greedy tokens as they come.
 
         Raises:
             TransportError: the worker died; the next call starts it again.
-            RejectedError: the prompt cannot be read so.
+            RejectedError: the worker refuses the prompt.
             EngineError: the worker died too often, or the question precedes the document.
         """
         if prompt.question_first and self._kv.policy != "none":
             raise EngineError(question_first(self._entry.name))
         await self._ready()
-        asked = {
+        question = {
             "op": "answer",
             **_asked(prompt),
             "policy": self._kv.policy,
@@ -336,7 +335,7 @@ class KvpressEngine(NoEmbeddings):
             "most": decoding.max_output_tokens,
             "reuse": decoding.prefix_cache,
         }
-        async with aclosing(self._worker.ask(asked)) as answers:  # type: ignore[type-var]
+        async with aclosing(self._worker.ask(question)) as answers:  # type: ignore[type-var]
             async for message in answers:
                 self._raise_refusal(message)
                 if "finish_reason" not in message:
@@ -344,7 +343,7 @@ class KvpressEngine(NoEmbeddings):
                     continue
                 if message["problem"]:
                     self._notes.setdefault(
-                        f"Note: model {self._entry.name!r} may read some documents again for each "
+                        f"Note: Model {self._entry.name!r} may read some documents again for each "
                         f"policy and budget, because {message['problem']}.",
                         False,
                     )
@@ -357,8 +356,8 @@ class KvpressEngine(NoEmbeddings):
                 )
 
     def notes(self) -> list[str]:
-        """Sentences about documents that were not kept, each once."""
-        new = [sentence for sentence, known in self._notes.items() if not known]
+        """Return a sentence for each new problem with storing documents."""
+        new = [sentence for sentence, reported in self._notes.items() if not reported]
         self._notes.update(dict.fromkeys(new, True))
         return new
 
@@ -367,16 +366,16 @@ class KvpressEngine(NoEmbeddings):
             raise RejectedError(f"Model {self._entry.name!r} cannot answer: {message['refused']}.")
 
     async def _ready(self) -> None:
-        """Start the worker again where it died."""
+        """Restart the worker if it has died."""
         async with self._lock:
             if self._worker.alive:
                 return
             if self._restarts >= RESTARTS:
                 raise EngineError(
-                    f"Model {self._entry.name!r}: its kvpress worker died, and was started again "
-                    f"{self._restarts} times already; everything measured is kept, so give it more "
-                    "memory or a smaller window and run the same command to go on. Its last "
-                    f"messages: {self._worker.last_words()}"
+                    f"Model {self._entry.name!r}: its kvpress worker died again after "
+                    f"{self._restarts} restarts. Finished answers are kept: give it more memory "
+                    "or a smaller window and run the same command. Its last messages: "
+                    f"{self._worker.last_words()}"
                 )
             self._restarts += 1
             await self._worker.stop()
@@ -384,7 +383,7 @@ class KvpressEngine(NoEmbeddings):
 
 
 def _asked(prompt: Prompt) -> dict[str, Any]:
-    """The prompt as the worker reads it; its outline shows where the document ends."""
+    """Return the prompt in the worker's format; its outline shows where the document ends."""
     outline = None if prompt.outline is None else _texts(prompt.outline)
     return {"prompt": _texts(prompt), "outline": outline, "mark": MARK}
 

@@ -1,11 +1,11 @@
-"""Texts that a model has read, kept for further questions, budgets, policies and workers.
+"""Storage for texts that a model has read, shared by questions, budgets, policies and workers.
 
-In memory, and in files that other workers of the same model find. A file is written whole or not
-at all, and one that is damaged is as if it were not there. The room for files is bounded: the least
-recently used goes first, but none that this worker has used itself, or a run over more texts than
-fit would displace each of them before it is needed again.
+Texts are kept in memory, and in files that other workers of the same model can use. Each file is
+written atomically, and a damaged file is ignored. Disk space is limited: the least recently used
+file is deleted first, but never one that this worker has used; otherwise a run over more texts than
+fit would delete each of them before it is needed again.
 
-It runs in the worker's environment: torch, safetensors, and the standard library.
+This runs in the worker's environment: torch, safetensors, and the standard library.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from contextcliff_dagster.inference.engines.kvpress.pressing import SCORED_WHILE
 from contextcliff_dagster.private_files import file_mode, make_folder
 
 FREE_BYTES = 1 << 30
-"""So much of the disk is left to others."""
+"""Disk space that is always left to other programs."""
 _ABANDONED_SECONDS = 3600
 
 
 class KeptReads:
-    """Documents that one model has read.
+    """Store of the documents that one model has read.
 
     Parameters:
-        folder: of the files; None for none.
-        model: identity of the entries of a text: weights, types, versions, device.
-        memory_bytes, disk_bytes: most that is kept; in memory one text always is.
+        folder: folder for the files; None: keep no files.
+        model: settings that decide a text's entries: weights, types, versions, device.
+        memory_bytes, disk_bytes: size limits; memory always keeps at least one text.
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class KeptReads:
         return read if policy not in SCORED_WHILE_READING or policy in read.scores else None
 
     def keep(self, ids: list[int], read: Read) -> None:
-        """Hold ``read`` in memory; `write` puts it on the disk, when nobody waits."""
+        """Hold ``read`` in memory; `write` saves it to disk later, when nobody waits."""
         key = self._key(ids)
         self._hold(key, read)
         self._unwritten.append(key)
 
     def write(self) -> None:
-        """Write missing entries to the disk; ``problem`` says why something is not."""
+        """Write missing entries to disk; set ``problem`` to the reason if one cannot be saved."""
         unwritten, self._unwritten = self._unwritten, []
         for key in unwritten if self._folder else ():
             if key in self._kept:
@@ -104,9 +104,9 @@ class KeptReads:
             if _checksum(tensors) != about.pop("checksum"):
                 raise ValueError("damaged")
             Read.of_tensors(tensors, about)
-        except (OSError, MemoryError):  # not there, or not to be had just now
+        except (OSError, MemoryError):  # missing, or not readable just now
             return None
-        except Exception:  # whatever is wrong with it: it is read anew
+        except Exception:  # whatever is wrong: delete it, and read the text again
             with suppress(OSError):
                 file.unlink(missing_ok=True)
             return None

@@ -1,6 +1,6 @@
-"""Reading a text with a model, scoring the entries of its KV cache, and keeping the best of them.
+"""Reading a text with a model, scoring its KV cache entries, and keeping the best of them.
 
-It runs in the worker's environment: torch, transformers and kvpress, and nothing else.
+This runs in the worker's environment: torch, transformers and kvpress, and nothing else.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from transformers.models.llama.modeling_llama import rotate_half
 LONGEST_WINDOW = 64
 SINKS = 4
 SCORED_WHILE_READING = ("h2o", "expected_attention")
-"""Policies whose scores need values that the layer computes on the way, but not the budget."""
+"""Policies whose scores need values from inside the layer but do not depend on the budget."""
 BLOCK_BYTES = {"cpu": 8 << 20, "cuda": 256 << 20}
-"""Memory of the attention of a few tokens to all before them, in 32 bits, which h2o adds up: on a
-CPU what its cache holds, on a GPU enough for it to be busy."""
+"""Memory for one block of h2o's attention sums, in 32-bit numbers: small enough for a CPU's cache,
+large enough to keep a GPU busy."""
 
 
 class CancelledError(Exception):
-    """Nobody waits for the answer any more."""
+    """Raised if nobody waits for the answer any more."""
 
 
 @dataclass
 class Read:
-    """A text that was read.
+    """A text that was read, with its cache entries and their scores.
 
     ``layers``: (keys, values) of each layer, (1, heads, tokens, size); ``tails``: hidden states of
-    the last tokens before it, and ``place`` the rotations of these; ``scores``: by policy, of each
-    layer's entries (1, heads, tokens). ``read_ms`` has no ``score_ms`` in it.
+    the last tokens before each layer; ``place``: their rotations; ``scores``: by policy, the scores
+    of each layer's entries (1, heads, tokens). ``read_ms`` excludes ``score_ms``.
     """
 
     layers: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
@@ -51,16 +51,16 @@ class Read:
 
     @property
     def tokens(self) -> int:
-        """Tokens that were read."""
+        """Number of tokens that were read."""
         return int(self.layers[0][0].shape[2])
 
     @property
     def size_bytes(self) -> int:
-        """Memory of all tensors."""
+        """Memory of all tensors, in bytes."""
         return sum(t.numel() * t.element_size() for t in self.tensors().values())
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """All tensors by name."""
+        """Return all tensors by name."""
         by_layer = {
             "keys": [keys for keys, _ in self.layers],
             "values": [values for _, values in self.layers],
@@ -71,12 +71,12 @@ class Read:
         return {f"{name}/{n}": t for name, ts in by_layer.items() for n, t in enumerate(ts)}
 
     def about(self) -> dict[str, Any]:
-        """Values other than tensors, JSON-ready."""
+        """Return the values other than tensors, JSON-ready."""
         return {name: getattr(self, name) for name in ("read_ms", "score_ms", "peak_bytes")}
 
     @classmethod
     def of_tensors(cls, tensors: Mapping[str, torch.Tensor], about: Mapping[str, Any]) -> Read:
-        """The inverse of `tensors` and `about`; raises where something is missing."""
+        """Rebuild a Read from `tensors` and `about`; raise an error if something is missing."""
 
         def all_of(name: str) -> list[torch.Tensor]:
             return [
@@ -94,7 +94,7 @@ class Read:
 
 
 class Reader:
-    """A model's layers, and their measurements while they read."""
+    """A model whose layers are scored and timed while they read."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -103,26 +103,26 @@ class Reader:
             attention.rotary_emb = model.model.rotary_emb
 
     def read(self, ids: list[int], scored: Collection[str], cancelled: Callable[[], bool]) -> Read:
-        """The entries of ``ids``, scored for those policies. Raises CancelledError."""
+        """Return the entries of ``ids``, scored for ``scored``. Raises CancelledError."""
         started = self.now_ms()
         cache = DynamicCache()
         read = Read(scores={p: [] for p in scored}, score_ms=dict.fromkeys(scored, 0.0))
         with self._watched(read, cancelled), torch.inference_mode():
-            given = torch.tensor([ids], device=self._model.device)
-            self._model.model(given, past_key_values=cache, use_cache=True)
+            tokens = torch.tensor([ids], device=self._model.device)
+            self._model.model(tokens, past_key_values=cache, use_cache=True)
         read.layers = [(layer.keys, layer.values) for layer in cache.layers]
         read.read_ms = self.now_ms() - started - sum(read.score_ms.values())
         return read
 
     def now_ms(self) -> float:
-        """The clock, once all that was begun on the device has ended."""
+        """Return the time in ms, after all pending work on the device has ended."""
         if self._model.device.type == "cuda":
             torch.cuda.synchronize()
         return 1e3 * time.perf_counter()
 
     @contextmanager
     def _watched(self, read: Read, cancelled: Callable[[], bool]) -> Iterator[None]:
-        """Each layer is scored as it is read, and a cancelled request ends there."""
+        """Score each layer as it is read, and stop there if the request is cancelled."""
 
         def after(module: Any, _: Any, kwargs: dict[str, Any], __: Any) -> None:
             if cancelled():
@@ -151,7 +151,7 @@ class Reader:
                 hook.remove()
 
     def press(self, read: Read, ids: list[int], policy: str, kept: int) -> tuple[DynamicCache, int]:
-        """A cache of the ``kept`` best entries of each head, and SnapKV's window (0 for others)."""
+        """Return a cache of each head's ``kept`` best entries, and SnapKV's window (else 0)."""
         cache, window = DynamicCache(), 0
         for n, (keys, values) in enumerate(read.layers):
             if kept < read.tokens:
@@ -194,10 +194,10 @@ class Reader:
 def mean_attention(
     module: Any, hidden: torch.Tensor, keys: torch.Tensor, kwargs: Mapping[str, Any]
 ) -> torch.Tensor:
-    """Mean attention that each entry got from itself and those after it (1, heads of keys, tokens).
+    """Return each entry's mean attention from itself and later tokens (1, key heads, tokens).
 
-    `kvpress.ObservedAttentionPress` writes attention out between every two tokens. This takes a
-    few tokens at a time: memory grows with the length and not with its square.
+    `kvpress.ObservedAttentionPress` stores the attention between all pairs of tokens. This handles
+    a few tokens at a time, so memory grows linearly with the length, not quadratically.
     """
     tokens, heads = keys.shape[2], module.config.num_attention_heads
     rows = max(1, BLOCK_BYTES[keys.device.type] // (4 * heads * tokens))

@@ -1,11 +1,10 @@
-"""Local weights with a compressed KV cache: the process that engine `kvpress` starts.
+"""The process that engine `kvpress` starts: local weights with a compressed KV cache.
 
-It runs in an environment of torch, transformers and kvpress, and imports nothing of this package
-but its neighbours here and the standard library's; its argument is the settings as JSON. Requests
-and answers are JSON lines on stdin and stdout; it ends with its stdin. What precedes the question
-is read and pressed before the question is known; the question follows at the positions that it has
-in the whole prompt. What was read is kept for further questions, budgets and policies
-(`kept_reads`).
+It runs in an environment of torch, transformers and kvpress, and imports only the standard library
+and its neighbours here. Its argument is the settings as JSON. Requests and answers are JSON lines
+on stdin and stdout; it ends when stdin closes. The text before the question is read and compressed
+before the question is known; the question keeps its positions in the whole prompt. Texts are stored
+for further questions, budgets and policies (`kept_reads`).
 
 Policies, as kvpress scores them: SnapKV (Li et al. 2024), H2O (Zhang et al. 2023; here: the mean
 attention that an entry received), StreamingLLM (Xiao et al. 2024), key norms (Devoto et al. 2024),
@@ -42,11 +41,11 @@ from contextcliff_dagster.inference.engines.kvpress.pressing import (
 
 
 class RefusedError(Exception):
-    """This request cannot be answered; one sentence."""
+    """The request cannot be answered; the message is one sentence."""
 
 
 class Worker:
-    """A loaded model, and the texts that it has read."""
+    """A loaded model and the texts that it has read."""
 
     def __init__(self, settings: dict[str, Any], cancelled: set[int]) -> None:
         logging.set_verbosity_error()
@@ -54,20 +53,20 @@ class Worker:
         if settings["threads"]:
             torch.set_num_threads(settings["threads"])
         source = {"local_files_only": True}
-        numbers: dict[str, Any] = {}
+        dequantize: dict[str, Any] = {}
         if settings["gguf_file"]:
             source["gguf_file"] = settings["gguf_file"]
             with suppress(ImportError):  # older versions always load plain numbers
                 from transformers import GgufConfig
 
-                numbers = {"quantization_config": GgufConfig(dequantize=True)}
+                dequantize = {"quantization_config": GgufConfig(dequantize=True)}
         folder = settings["folder"]
         config = AutoConfig.from_pretrained(folder, **source)
         if settings["rope_scaling"]:
             rope = getattr(config, "rope_parameters", None) or {}
             config.rope_parameters = {**rope, **settings["rope_scaling"]}
         if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
-            raise RefusedError("some of its layers see a sliding window alone")
+            raise RefusedError("some of its layers use a sliding window")
         self.tokenizer = AutoTokenizer.from_pretrained(folder, **source)
         if not self.tokenizer.is_fast:
             raise RefusedError("its tokenizer has no tokenizer.json")
@@ -77,7 +76,7 @@ class Worker:
             dtype=getattr(torch, settings["dtype"]),
             attn_implementation="sdpa",
             **source,
-            **numbers,
+            **dequantize,
         )
         if not isinstance(model, SUPPORTED_MODELS) or not hasattr(model.model, "layers"):
             raise RefusedError(f"kvpress does not know the architecture {type(model).__name__}")
@@ -100,17 +99,17 @@ class Worker:
         return f"cuda: {torch.cuda.get_device_name()}" if on_gpu else "cpu"
 
     def render(self, prompt: dict[str, Any]) -> str:
-        """The text of a prompt under the weights' chat template."""
+        """Return the text of a prompt under the weights' chat template."""
         if prompt["mode"] == "completion":
             return str(prompt["text"])
-        begun = prompt["mode"] == "chat_prefill"
+        prefilled = prompt["mode"] == "chat_prefill"
         try:
             return str(
                 self.tokenizer.apply_chat_template(
                     prompt["messages"],
                     tokenize=False,
-                    add_generation_prompt=not begun,
-                    continue_final_message=begun,
+                    add_generation_prompt=not prefilled,
+                    continue_final_message=prefilled,
                 )
             )
         except Exception as error:
@@ -121,29 +120,29 @@ class Worker:
             ) from error
 
     def encode(self, request: dict[str, Any]) -> tuple[list[int], int]:
-        """Token ids of the prompt, and how many of them precede the question."""
+        """Return the prompt's token ids, and how many of them precede the question."""
         text = self.render(request["prompt"])
         special = request["prompt"]["mode"] == "completion"  # a chat template writes its own
-        coded = self.tokenizer(text, add_special_tokens=special, return_offsets_mapping=True)
-        ids = list(coded["input_ids"])
+        encoding = self.tokenizer(text, add_special_tokens=special, return_offsets_mapping=True)
+        ids = list(encoding["input_ids"])
         if request.get("outline") is None:
             return ids, 0
         head, _, tail = self.render(request["outline"]).partition(request["mark"])
         if not text.startswith(head) or not text.endswith(tail):
             raise RefusedError("its chat template changes the document")
         end = len(text) - len(tail)
-        return ids, next((n for n, at in enumerate(coded["offset_mapping"]) if at[1] > end), 0)
+        return ids, next((n for n, at in enumerate(encoding["offset_mapping"]) if at[1] > end), 0)
 
     def count(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """The prompt's tokens."""
+        """Yield the prompt's token count."""
         yield {"count": len(self.encode(request)[0])}
 
     def read(self, ids: list[int], policy: str, request: dict[str, Any]) -> tuple[Read, bool]:
-        """The entries of ``ids``; True where they were read before, under whatever policy."""
+        """Return the entries of ``ids``, and whether they were read before, under any policy."""
         reuse = request["reuse"]
-        if reuse and (kept := self.reads.find(ids, policy, self.model.device)):
-            return kept, True
-        # The scores of h2o take time in the square of the length, so only it has them made.
+        if reuse and (stored := self.reads.find(ids, policy, self.model.device)):
+            return stored, True
+        # h2o's scores take quadratic time, so they are computed only for h2o itself.
         served = {policy, "expected_attention"} if reuse else {policy}
         scored = served.intersection(SCORED_WHILE_READING)
         read = self.reader.read(ids, scored, lambda: request["id"] in self.cancelled)
@@ -153,7 +152,7 @@ class Worker:
         return read, False
 
     def answer(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """The pieces of one answer; the last has ``finish_reason``, counts and measurements."""
+        """Yield one answer's pieces; the last has ``finish_reason``, counts and measurements."""
         self._begin_peak()
         started = time.perf_counter()
         policy, budget, most = request["policy"], request["budget"], request["most"]
@@ -162,26 +161,26 @@ class Worker:
             raise RefusedError("the prompt contains no document to compress; use policy none")
         # The last token is always read anew: its output is the answer's first token.
         end = min(end or len(ids) - 1, len(ids) - 1)
-        before = ids[:end]
+        document = ids[:end]
         extra: dict[str, Any] = {"kv_tokens": end, "kv_kept": 0, "kv_peak_bytes": 0}
         cache, reused = DynamicCache(), False
         if end:
-            read, reused = self.read(before, policy, request)
+            read, reused = self.read(document, policy, request)
             kept = max(1, round(end * budget))
-            pressing = self.reader.now_ms()
+            press_started = self.reader.now_ms()
             with torch.inference_mode():
-                cache, window = self.reader.press(read, before, policy, kept)
+                cache, window = self.reader.press(read, document, policy, kept)
             extra["kv_kept"] = min(layer.keys.shape[2] for layer in cache.layers)
             extra["kv_bytes"] = sum(
                 t.numel() * t.element_size() for x in cache.layers for t in (x.keys, x.values)
             )
             scored_ms = read.score_ms.get(policy, 0.0)
-            extra["kv_press_ms"] = scored_ms + self.reader.now_ms() - pressing
+            extra["kv_press_ms"] = scored_ms + self.reader.now_ms() - press_started
             extra["kv_prefill_ms"] = read.read_ms
             extra["kv_peak_bytes"] = read.peak_bytes
             if window:
                 extra["kv_window"] = window
-        asked = time.perf_counter()
+        question_started = time.perf_counter()
         tokens: list[int] = []
         shown, times = "", [started]
         for token in self._tokens(ids[end:], end, cache):
@@ -199,7 +198,7 @@ class Worker:
             if len(tokens) == most:
                 break
         extra["kv_ttft_ms"] = 1e3 * (times[1] - started)
-        extra["kv_question_ms"] = 1e3 * (times[1] - asked)
+        extra["kv_question_ms"] = 1e3 * (times[1] - question_started)
         if len(times) > 2:
             extra["kv_decode_ms"] = 1e3 * (times[-1] - times[1]) / (len(times) - 2)
         extra["kv_peak_bytes"] = max(extra["kv_peak_bytes"], self._peak_bytes())
@@ -213,7 +212,8 @@ class Worker:
         }
 
     def _tokens(self, feed: list[int], place: int, cache: DynamicCache) -> Iterator[int]:
-        """The likeliest tokens after ``feed``, whose first is at position ``place``; endless."""
+        """Yield the likeliest tokens after ``feed``, which starts at position ``place``;
+        endless."""
         while True:
             positions = torch.arange(place, place + len(feed), device=self.model.device)
             with torch.inference_mode():
@@ -229,7 +229,7 @@ class Worker:
             place, feed = place + len(feed), [token]
 
     def _begin_peak(self) -> None:
-        """Forget what earlier requests took, maybe under another policy."""
+        """Reset the peak memory of earlier requests, maybe under another policy."""
         if self.model.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
         with suppress(OSError):
@@ -250,9 +250,9 @@ class Worker:
 
 
 def main() -> None:
-    """Load the model, then answer the requests of stdin one after the other."""
+    """Load the model, then answer the requests from stdin one at a time."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # so that output of libraries does not mix with answers
     cancelled: set[int] = set()
     requests: queue.SimpleQueue[tuple[float, dict[str, Any]]] = queue.SimpleQueue()
 

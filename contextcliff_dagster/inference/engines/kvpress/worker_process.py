@@ -1,7 +1,7 @@
-"""The worker of engine `kvpress`: started in its own environment, asked, ended with this process.
+"""The worker process of engine `kvpress`: it has its own environment and ends with this process.
 
-Requests and answers are JSON lines over its stdin and stdout; it ends when its stdin does, which
-the kernel closes however this process ends.
+Requests and answers are JSON lines over its stdin and stdout. It ends when its stdin closes, and
+the kernel closes that however this process ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from contextcliff_dagster.inference.engines.base import TransportError, last_wor
 from contextcliff_dagster.store import PACKAGE
 
 PYTHON_VARIABLE = "CONTEXTCLIFF_KV_PYTHON"
-"""Path of another environment's Python that has torch, transformers and kvpress."""
+"""Variable with the path of a Python that has torch, transformers and kvpress."""
 
 START_SECONDS = 900
 _END_SECONDS = 10
@@ -36,22 +36,22 @@ package.__path__ = [sys.argv.pop(1)]
 sys.modules[package.__name__] = package
 runpy.run_module("contextcliff_dagster.inference.engines.kvpress.worker", run_name="__main__")
 """
-"""Finds this package without the packages that are installed next to it."""
+"""Code that imports this package without the packages installed next to it."""
 _LONGEST_LINE = 1 << 24
 
 Message = Mapping[str, Any]
 
 
 def kv_python() -> Path:
-    """Where the environment's Python has to be: next to this one's, its name ending in ``-kv``."""
+    """Return the path of the environment's Python: next to ours, in a folder ending in ``-kv``."""
     return Path(os.environ.get(PYTHON_VARIABLE) or f"{sys.prefix}-kv/bin/python")
 
 
 def kv_versions(model: str) -> dict[str, str]:
-    """Versions of the worker's libraries, by distribution; nothing is imported.
+    """Return the versions of the worker's libraries by distribution, without importing them.
 
     Raises:
-        EngineError: there is no such environment, or kvpress is not in it.
+        EngineError: the environment is missing, or kvpress is not installed in it.
     """
     python = kv_python()
     places = [str(path) for path in python.parent.parent.glob("lib/python*/site-packages")]
@@ -59,16 +59,16 @@ def kv_versions(model: str) -> dict[str, str]:
     if not python.is_file() or "kvpress" not in installed:
         place = python if os.environ.get(PYTHON_VARIABLE) else python.parent.parent
         raise EngineError(
-            f"Model {model!r} needs the separate environment of kvpress, which was not found at "
+            f"Model {model!r} needs the separate kvpress environment, which was not found at "
             f"{place}; create it by `make install-kv` in a checkout of the source, or "
-            f"name its Python in {PYTHON_VARIABLE}."
+            f"set {PYTHON_VARIABLE} to its Python."
         )
     names = ("torch", "transformers", "kvpress", "gguf")
     return {name: installed[name] for name in names if name in installed}
 
 
 class WorkerProcess:
-    """One worker for models of the same settings."""
+    """A worker process for models with the same settings."""
 
     def __init__(self, model: str, settings: Message) -> None:
         self._model, self._settings = model, settings
@@ -80,25 +80,25 @@ class WorkerProcess:
         self._ended = False
 
     def adopt(self, model: str, settings: Message) -> bool:
-        """Name it after another model, if that has the same settings."""
+        """Rename the worker to ``model``; return whether its settings are the same."""
         self._model = model
         return dict(settings) == dict(self._settings)
 
     @property
     def pid(self) -> int | None:
-        """Its process id while it runs."""
+        """The process id while the worker runs, else None."""
         return self._process.pid if self._process and self.alive else None
 
     @property
     def alive(self) -> bool:
-        """Whether it runs, and its answers are read."""
+        """Whether the worker runs and its answers are being read."""
         return self._listener is not None and not self._ended
 
     async def start(self) -> str:
-        """Start it, wait until the weights are loaded, and return the name of its device.
+        """Start the worker, wait until the weights are loaded, and return its device's name.
 
         Raises:
-            EngineError: it cannot load them; in its words.
+            EngineError: the worker cannot load the weights; its reason is in the message.
         """
         self._log = tempfile.NamedTemporaryFile(prefix="kvpress-", suffix=".log")  # noqa: SIM115
         self._process = process = await asyncio.create_subprocess_exec(
@@ -155,7 +155,7 @@ class WorkerProcess:
                 waiting.put_nowait(None)
 
     async def ask(self, request: Message) -> AsyncIterator[Message]:
-        """The answers to one request, to the last; left early, the worker leaves it, too.
+        """Yield the answers to one request; if the caller leaves early, the worker stops too.
 
         Raises:
             TransportError: the worker died.
@@ -190,11 +190,11 @@ class WorkerProcess:
         return TransportError("server_died", f"the kvpress worker died ({self.last_words(1)})")
 
     def last_words(self, lines: int = 4) -> str:
-        """The last lines that it wrote to stderr."""
+        """Return the last lines that the worker wrote to stderr."""
         return last_words(Path(self._log.name), lines) if self._log else "nothing"
 
     async def stop(self) -> None:
-        """End it; safe to call twice."""
+        """End the worker; calling it twice is safe."""
         process, self._process = self._process, None
         listener, self._listener = self._listener, None
         if process is None:

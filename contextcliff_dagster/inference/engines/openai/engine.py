@@ -1,7 +1,7 @@
-"""Any OpenAI-compatible endpoint: chat completions or completions, streamed.
+"""An engine for any OpenAI-compatible endpoint: chat completions or completions, streamed.
 
-The client never retries by itself (a re-sent request may be paid twice without a trace); errors
-are sorted into those worth another attempt, those of one request, and those of all requests.
+The client never retries by itself, because a re-sent request may be paid twice without a trace.
+Errors are sorted by whether to retry, to give up this request, or to give up all of them.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ if TYPE_CHECKING:
 
 START_SECONDS = 15.0
 LAST_SECONDS = 30.0
-"""How long the usage may take to follow the end of an answer."""
+"""How long the usage may take to follow the end of an answer, in seconds."""
 _BYTES_A_TOKEN = 1024
-"""Of a streamed answer: the event around a token has 200 to 400. What reasoning takes beyond the
-output limit is within `MOST_OF_A_REPLY`."""
+"""Bytes allowed per streamed token: the event around one has 200 to 400. Reasoning beyond the
+output limit fits into `MOST_OF_A_REPLY`."""
 _BYTES_A_VECTOR = 512 * 1024
 _LISTED_FIELDS = ("max_model_len", "root", "meta")
-"""Fields of /v1/models that decide answers (vLLM: max_model_len, root; llama.cpp: meta)."""
+"""Fields of /v1/models that affect answers (vLLM: max_model_len, root; llama.cpp: meta)."""
 
 
 def declared_openai_identity(entry: ModelEntry) -> dict[str, Any]:
-    """The part of the identity that the entry itself gives."""
+    """Return the part of the identity that the entry itself declares."""
     fields: dict[str, Any] = {
         "engine": "openai",
         "model_id": entry.model_id,
@@ -73,7 +73,7 @@ def declared_openai_identity(entry: ModelEntry) -> dict[str, Any]:
         "kv_cache_dtype": entry.kv_cache_dtype,
         "rope_scaling": entry.rope_scaling,
         "declared_window_tokens": entry.window_tokens,
-        # Only where they are not as usual: these change what is answered.
+        # Included only if unusual: these settings change the answers.
         "temperature": "omitted" if entry.quirks.temperature == "omit" else None,
         "top_k": "omitted" if entry.quirks.top_k == "omit" else None,
         "seed": "omitted" if entry.quirks.seed == "omit" else None,
@@ -81,19 +81,19 @@ def declared_openai_identity(entry: ModelEntry) -> dict[str, Any]:
         "request": entry.asked_besides or None,
         "headers": entry.extra_headers or None,
         "revision": entry.revision or None,
-        # Where it is not known which weights are behind the address, the address is all there is
-        # to tell two servers apart.
+        # If the weights behind the address are unknown, only the address distinguishes two
+        # servers.
         "endpoint": None if entry.revision else public_url(entry.resolved_base_url()),
     }
     return {name: value for name, value in fields.items() if value is not None}
 
 
 class OpenAIEngine:
-    """See `base.Engine`."""
+    """An engine (see `base.Engine`) that calls an OpenAI-compatible server."""
 
     def __init__(self, entry: ModelEntry, own: Dialect | None = None) -> None:
-        """``own``: kind of the server that the caller has started for this entry, on this machine.
-        It is not asked for its kind, counts the prompts, and is reached past any proxy."""
+        """Set ``own`` to the kind of a server that the caller started on this machine. That server
+        is not probed for its kind, counts the prompts, and is reached without a proxy."""
         self._entry, self._own = entry, own
         self._base_url = entry.resolved_base_url()
         self._secrets = url_secrets(self._base_url)
@@ -110,11 +110,11 @@ class OpenAIEngine:
 
     @property
     def window_tokens(self) -> int | None:
-        """The smaller window of entry and server; None where neither has one."""
+        """The smaller of the entry's and the server's windows; None if neither has one."""
         return self.identity().window_tokens
 
     async def start(self) -> None:
-        """Make the client, and ask the server for its models and its kind."""
+        """Open the client, and ask the server for its models and its kind."""
         entry = self._entry
         headers = request_headers(entry, f"Model {entry.name!r}", EngineError)
         secret = [value for name, value in headers.items() if name not in entry.extra_headers]
@@ -122,8 +122,8 @@ class OpenAIEngine:
         has_key = "authorization" in map(str.lower, headers)
         if has_key and urlsplit(self._base_url).username is not None:
             raise EngineError(
-                f"Model {entry.name!r} has a user in `base_url` and a key: a request can carry one "
-                "of the two, so take the other out of models.yaml."
+                f"Model {entry.name!r} has a user in `base_url` and a key, but a request can carry "
+                "only one of them; remove the other from models.yaml."
             )
         if entry.tokenizer and not self._own:
             from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
@@ -151,24 +151,24 @@ class OpenAIEngine:
                     self.server_count = await find_server_count(self.dialect, listed, entry, probes)
             except TransportError as error:
                 raise EngineError(
-                    f"Model {entry.name!r}: {public_url(self._base_url)} does not say what kind "
+                    f"Model {entry.name!r}: {public_url(self._base_url)} does not tell what kind "
                     f"of server it is ({error}); run the same command again, or set `quirks: "
-                    "{probes: omit}` for it in models.yaml."
+                    "{probes: omit}` for this model in models.yaml."
                 ) from None
 
     async def _ask_models(self) -> dict[str, Any]:
-        """What /v1/models says about our model; {} where the server has no such list.
+        """Return our model's item of /v1/models, or {} if the server has no list.
 
-        A hiccup is retried: an identity that depends on luck would make a campaign refuse itself.
+        Failures are retried: if the identity depended on luck, a campaign would refuse itself.
         """
         try:
             listed = self.listed = await retry(self._list_models, QUESTIONS)
         except TransportError as error:
             raise self._errors.unreachable(error) from None
-        mine = next((item for item in listed if item.get("id") == self._entry.model_id), None)
-        if mine is None and len(listed) == 1:
-            mine = listed[0]  # servers of one model answer to any name
-        return mine or {}
+        model = next((item for item in listed if item.get("id") == self._entry.model_id), None)
+        if model is None and len(listed) == 1:
+            model = listed[0]  # servers with one model accept any name
+        return model or {}
 
     async def _list_models(self) -> list[dict[str, Any]]:
         assert self._endpoint is not None
@@ -189,14 +189,14 @@ class OpenAIEngine:
         return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
 
     def identity(self) -> Identity:
-        """Fields that the entry declares and the server reports."""
+        """Return the fields that the entry declares and the server reports."""
         fields = declared_openai_identity(self._entry)
         for name, value in {**self._identifying, **self.dialect.reported}.items():
             fields[f"server_{name}"] = self._without_secrets(value)
         return Identity(fields)
 
     def _without_secrets(self, value: Any) -> Any:
-        """Some servers echo what they were sent."""
+        """Return ``value`` without secrets: some servers echo what they were sent."""
         if isinstance(value, str):
             return hide(value, self._secrets)
         if isinstance(value, list):
@@ -206,8 +206,8 @@ class OpenAIEngine:
         return value
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """The texts under the entry's ``tokenizer``, template not counted; without one, what the
-        server counts, where it does."""
+        """Return the texts' tokens under the entry's ``tokenizer``, without the template; if it has
+        none, the server's count or None."""
         if self._tokenizer is None:
             return await self.server_count.tokens(prompt) if self.server_count else None
         # In a thread: half a megabyte takes long enough to be seen in the times of other calls.
@@ -223,17 +223,17 @@ class OpenAIEngine:
         return document + sum(tokenizer.count(piece) for piece in pieces if piece)
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
-        """By /embeddings, in one request; whether it is too long is for the server to decide."""
+        """Return vectors from /embeddings in one request; the server decides if it is too long."""
         import orjson
 
         assert self._endpoint is not None, "start() comes first"
         if not texts:
             raise ValueError("there is no text to embed")
-        asked = {"model": self._entry.model_id, "input": list(texts), "encoding_format": "float"}
+        body = {"model": self._entry.model_id, "input": list(texts), "encoding_format": "float"}
         try:
             reply = await self._endpoint.ask(
                 "/embeddings",
-                [orjson.dumps(asked)],
+                [orjson.dumps(body)],
                 within_s=self._entry.timeout_s,
                 most=MOST_OF_A_REPLY + len(texts) * _BYTES_A_VECTOR,
             )
@@ -243,7 +243,7 @@ class OpenAIEngine:
             raise self._errors.sort(error) from None
         if (embeddings := read_embeddings(reply.json(), len(texts))) is None:
             raise TransportError(
-                "bad_answer", "the answer holds no vector for each text", maybe_paid=True
+                "bad_answer", "the answer lacks a vector for some texts", maybe_paid=True
             )
         return embeddings
 
@@ -254,21 +254,21 @@ class OpenAIEngine:
             self._endpoint = None
 
     async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
-        """One streamed completion; without a finish reason at its end it is a TransportError.
+        """Stream one completion. Raises TransportError if it ends without a finish reason.
 
-        Whatever goes wrong after the finish reason costs the usage, not the answer.
+        Errors after the finish reason lose the usage but not the answer.
         """
         assert self._endpoint is not None, "start() comes first"
         finish_reason, chunks, began, bound = None, 0, False, decoding.schema is not None
-        who: dict[str, Any] = {}
-        asked = request(self._entry, prompt, decoding, self.dialect.name)
+        last_reporter: dict[str, Any] = {}
+        path_and_body = request(self._entry, prompt, decoding, self.dialect.name)
         most = MOST_OF_A_REPLY + decoding.max_output_tokens * _BYTES_A_TOKEN
         now = asyncio.get_running_loop().time
         started = time.perf_counter()
         try:
             async with (
                 asyncio.timeout(self._entry.timeout_s) as limit,
-                aclosing(self._endpoint.events(*asked, most)) as events,
+                aclosing(self._endpoint.events(*path_and_body, most)) as events,
             ):
                 async for event in events:
                     if event == DONE and began and not finish_reason:
@@ -280,10 +280,10 @@ class OpenAIEngine:
                     if reported := read_error(chunk):
                         raise self._errors.in_stream(reported, sent=began)
                     chunks += 1
-                    told = {name: chunk[name] for name in WHO_ANSWERED if chunk.get(name)}
-                    if told and told != who:
-                        who = {**who, **told}
-                        yield Delta(extra=self._without_secrets(who))
+                    reporter = {name: chunk[name] for name in WHO_ANSWERED if chunk.get(name)}
+                    if reporter and reporter != last_reporter:
+                        last_reporter = {**last_reporter, **reporter}
+                        yield Delta(extra=self._without_secrets(last_reporter))
                     if delta := read_delta(chunk, (time.perf_counter() - started) * 1000):
                         if isinstance(event, Whole):
                             ended = delta.finish_reason or (UNKNOWN_FINISH if delta.text else None)
@@ -303,11 +303,11 @@ class OpenAIEngine:
                 "timeout", f"no complete answer within {self._entry.timeout_s:g} s", maybe_paid=True
             ) from None
         if chunks == 0:
-            broken = "no_stream", "the answer with status 200 was no event stream"
+            kind_and_message = "no_stream", "the answer with status 200 was not an event stream"
         elif finish_reason is None:
-            broken = "cut_stream", "the answer's stream ended before its end"
+            kind_and_message = "cut_stream", "the answer's stream ended early"
         elif finish_reason == "error":
-            broken = "server_error", "the server ended the answer with an error"
+            kind_and_message = "server_error", "the server ended the answer with an error"
         else:
             return
-        raise TransportError(*broken, maybe_paid=True)
+        raise TransportError(*kind_and_message, maybe_paid=True)

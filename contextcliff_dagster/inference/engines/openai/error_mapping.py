@@ -1,6 +1,6 @@
 """Errors of an OpenAI-compatible endpoint, sorted by what to do about them.
 
-Errors that come before a server answers: each its sentence, with its cure.
+Errors that come before a server answers each have a sentence with advice.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ _OF_PROXIES = frozenset({403, 407, 500, 502, 503, 504})
 def connection_error(
     error: Exception, model: str, endpoint: str, proxy: str | None
 ) -> Exception | None:
-    """``error`` in words, None where it is of another kind. ``proxy``: that ``endpoint`` is asked
-    through."""
+    """Return ``error`` in words, or None if it is another kind. ``proxy``: the proxy between us and
+    ``endpoint``."""
     import aiohttp
 
     where = f"Model {model!r}: {endpoint}"
     if isinstance(error, aiohttp.InvalidURL):
-        return EngineError(f"{where} is no address; correct `base_url` in models.yaml.")
+        return EngineError(f"{where} is not an address; correct `base_url` in models.yaml.")
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return TransportError("connect", f"{endpoint} did not take the connection in time")
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        reason = getattr(error.certificate_error, "verify_message", "") or "no reason is given"
+        reason = getattr(error.certificate_error, "verify_message", "") or "no reason given"
         return EngineError(
-            f"{where} has a certificate that is not trusted ({reason}); name a file with it, or "
-            "with that of who signed it, by `ca_bundle` in models.yaml or by SSL_CERT_FILE."
+            f"{where} has an untrusted certificate ({reason}); set `ca_bundle` in models.yaml "
+            "or SSL_CERT_FILE to a file with it or with its issuer's certificate."
         )
     if isinstance(error, aiohttp.ClientHttpProxyError):
         why = f"the proxy {public_url(proxy or '')} answers with status {error.status}"
     elif isinstance(error, aiohttp.ClientConnectorSSLError):
-        why = f"no TLS is spoken there ({error.os_error})"
+        why = f"the server does not use TLS ({error.os_error})"
     elif isinstance(error, aiohttp.ClientConnectorError):
         number = getattr(error.os_error, "errno", None) or 0
         why = os.strerror(number) if number > 0 else str(error)
@@ -67,19 +67,19 @@ def connection_error(
 
 
 def is_of_proxy(reply: Reply, endpoint: str, proxy: str | None) -> bool:
-    """Whether a proxy that cannot reach a server on this machine has replied in its place."""
+    """Return whether the reply comes from a proxy that cannot reach this machine's server."""
     if proxy is None or not is_loopback(urlsplit(endpoint).hostname or ""):
         return False
     return reply.status in _OF_PROXIES and not reply.json()
 
 
 def cure(endpoint: str, proxy: str | None) -> str:
-    """Advice for a server that cannot be reached."""
+    """Return advice for a server that cannot be reached."""
     if proxy is None:
         return "start the server, or correct `base_url` in models.yaml"
     host = urlsplit(endpoint).hostname or ""
     if is_loopback(host):
-        return f"it is on this machine and asked through a proxy: set NO_PROXY={host}"
+        return f"the server is on this machine but behind a proxy: set NO_PROXY={host}"
     return f"correct HTTP_PROXY or HTTPS_PROXY, or name {host} in NO_PROXY where no proxy is needed"
 
 
@@ -93,11 +93,11 @@ _REFUSED_FOR_ALL = {
     404: "there is no such model or address ({}); correct `model_id` or `base_url` in models.yaml.",
 }
 _NOTHING_THERE = (
-    "nothing answers there ({}); correct `base_url` in models.yaml: it mostly ends in /v1."
+    "nothing answers there ({}); correct `base_url` in models.yaml: it usually ends in /v1."
 )
 _KEY_WANTED = (
-    "the server asks for a key ({}); name the environment variable that holds it, with "
-    "`api_key_env` in models.yaml."
+    "the server asks for a key ({}); set `api_key_env` in models.yaml to the environment "
+    "variable that holds it."
 )
 _UNKNOWN = (
     r"unsupported|not support|isn't support|unrecogni[sz]ed|not permitted|not allowed|unknown"
@@ -114,11 +114,11 @@ _QUIRKS: Mapping[str, tuple[str, str, str]] = {
     "continue_final_message": ("prefill", "last_message", _REFUSED),
     "add_generation_prompt": ("prefill", "last_message", _REFUSED),
 }
-"""Parameter -> quirk, the value of it that avoids the refusal, and the words that make one."""
+"""Parameter -> quirk, the value that avoids the refusal, and the words that mark a refusal."""
 
 
 class RefusedParameterError(EngineError):
-    """The server refuses a parameter of every call; ``quirk`` (name, value) avoids that, if any."""
+    """The server refuses a parameter of every call; ``quirk`` (name, value) avoids it, if any."""
 
     def __init__(self, message: str, quirk: tuple[str, str] | None) -> None:
         super().__init__(message)
@@ -126,9 +126,9 @@ class RefusedParameterError(EngineError):
 
 
 class ErrorMapper:
-    """Turns the client's errors into TransportError, RejectedError or EngineError.
+    """Converter of the client's errors into TransportError, RejectedError or EngineError.
 
-    ``redact`` is applied to the server's messages: some echo the key.
+    ``redact`` is applied to the server's messages, because some echo the key.
     """
 
     def __init__(self, entry: ModelEntry, endpoint: str, redact: Callable[[str], str]) -> None:
@@ -136,12 +136,12 @@ class ErrorMapper:
         self._has_key = bool(entry.api_key_env or entry.headers_env)
         self._endpoint, self._redact = endpoint, redact
         self.proxy: str | None = None
-        # Once a call is answered, a refusal is of one request, not of all.
+        # Once a call has been answered, a refusal concerns one request, not all.
         self.answered = False
 
     def sort(self, error: Exception, *, sent: bool = False, constrained: bool = False) -> Exception:
-        """``sent``: the response had begun, so the model may have worked; ``constrained``: the
-        request had a JSON Schema for the reply."""
+        """Return the mapped error. ``sent``: the response had begun, so the model may have worked;
+        ``constrained``: the request had a JSON Schema for the reply."""
         import aiohttp
 
         if isinstance(error, (TransportError, RejectedError, EngineError)):
@@ -156,7 +156,7 @@ class ErrorMapper:
         if isinstance(error, json.JSONDecodeError):
             kind, message = "broken_json", "the server's answer was broken JSON"
         elif isinstance(error, OversizedError):
-            # What a server sends without end it sends again: a second time is not paid for.
+            # A server that sends without end will do so again: do not pay for it twice.
             return TransportError("oversized", str(error), maybe_paid=True, again=False)
         elif isinstance(error, TimeoutError):
             kind, message = "timeout", "the server did not answer in time"
@@ -169,9 +169,9 @@ class ErrorMapper:
         return TransportError(kind, message, maybe_paid=True)
 
     def in_stream(self, reported: Any, *, sent: bool = True) -> Exception:
-        """An error that the server reports after it has begun to answer with status 200.
+        """Return the error that a server reports after it began to answer with status 200.
 
-        ``sent``: a part of the answer has come.
+        ``sent``: part of the answer has arrived.
         """
         detail = reported if isinstance(reported, dict) else {"message": reported}
         message, lower = self._message(detail, _shown(detail))
@@ -186,7 +186,7 @@ class ErrorMapper:
         )
 
     def _message(self, detail: Mapping[str, Any], default: str) -> tuple[str, str]:
-        """The server's message; and in lower case, with its code and type before it."""
+        """Return the server's message, and the same in lower case after its code and type."""
         message = _shown(detail.get("message") or default)
         more = detail.get("metadata")  # gateways hand on there what the provider said
         if isinstance(more, dict) and (raw := more.get("raw")):
@@ -198,11 +198,11 @@ class ErrorMapper:
     def _quota(self, message: str) -> EngineError:
         return EngineError(
             f"Model {self._model!r} at {self._endpoint}: the account's quota is used up "
-            f"({message}); top it up and run the same command to go on."
+            f"({message}); top it up and run the same command again."
         )
 
     def unreachable(self, error: TransportError) -> EngineError:
-        """Sentence for a server that does not even list its models."""
+        """Return the error for a server that does not even list its models."""
         return EngineError(
             f"Model {self._model!r}: {self._endpoint} cannot be reached ({error}); "
             f"{cure(self._endpoint, self.proxy)}, and run the same command again."
@@ -221,7 +221,7 @@ class ErrorMapper:
         described = f"status {reason}"
         if status in (400, 413, 429) and (limit := too_much_at_once(lower)):
             return RejectedError(
-                f"{described} (the account may use {limit}, fewer than this prompt has: ask for a "
+                f"{described} (this prompt exceeds the account's limit of {limit}: ask for a "
                 "higher limit, or measure shorter documents)",
                 status=status,
                 why="quota",
@@ -233,8 +233,8 @@ class ErrorMapper:
         if 300 <= status < 400:
             target = self._redact(reply.headers.get("location", "nowhere"))
             return EngineError(
-                f"{where} sends on to another address ({status}: {target}); write the right one "
-                "into `base_url` in models.yaml."
+                f"{where} redirects to another address ({status}: {target}); correct "
+                "`base_url` in models.yaml."
             )
         if status == 403 and self.answered:
             return RejectedError(described, status=status)
@@ -255,8 +255,8 @@ class ErrorMapper:
             wait_s = retry_after_s(reply.headers) or asked_wait_s(lower)
             if (wait_s or 0.0) > _LONGEST_WAIT_S:
                 return EngineError(
-                    f"{where} asks to wait {(wait_s or 0.0) / 60:.0f} minutes ({described}); run "
-                    "the same command again then: everything measured is kept."
+                    f"{where} asks to wait {(wait_s or 0.0) / 60:.0f} minutes ({described}); then "
+                    "run the same command again. Finished answers are kept."
                 )
             return TransportError(
                 f"http_{status}",
@@ -270,7 +270,7 @@ class ErrorMapper:
             described += "; raise `prompt: max_output_tokens` of the study"
         elif constrained and _names_schema(detail, lower):
             return EngineError(
-                f"{where} takes no JSON Schema for its replies ({described}); ask for free replies "
+                f"{where} does not accept a JSON Schema ({described}); ask for free replies "
                 "(`--replies free`, or `replies: free` in a study)."
             )
         elif not self.answered and (wanted := _wanted_setting(detail, message, self._quirks)):
@@ -284,11 +284,11 @@ class ErrorMapper:
 
 
 def _shown(value: Any) -> str:
-    """What a server gives for a text, as one that can be shown and kept."""
+    """Return a value from a server as a bounded text that can be shown and stored."""
     try:
         text = value if isinstance(value, str) else str(value)
     except RecursionError:
-        text = "nested too deep to be shown"
+        text = "nested too deeply to show"
     return text[:_MOST_OF_A_MESSAGE]
 
 
@@ -300,12 +300,12 @@ def _names_schema(error: Mapping[str, Any], message: str) -> bool:
 def _wanted_setting(
     error: Mapping[str, Any], message: str, quirks: Quirks
 ) -> tuple[str, tuple[str, str] | None] | None:
-    """What to set, in a clause, and the quirk that it is, if it is one.
+    """Return the setting that avoids a refusal, as a clause, and its quirk, if there is one.
 
-    None where the refusal is not about a parameter of ours, or the setting is made already.
+    Returns None if the refusal is not about our parameters, or if the setting is already made.
 
     Reasoning models refuse a temperature of 0 and want another name for the output limit; older
-    servers refuse what is new. Every call would be refused alike, so the first refusal ends the
+    servers refuse new parameters. Every call would be refused alike, so the first refusal ends the
     run. OpenAI names the parameter in ``param``, FastAPI in ``loc``.
     """
     param = error.get("param")
@@ -334,8 +334,8 @@ def _wanted_setting(
 
 
 def _refuses(message: str, parameter: str, refusal: str) -> bool:
-    # Errors may quote the prompt: only words near the parameter's name count, within fewer
-    # characters where the name is not in quotes.
+    # Errors may quote the prompt, so only words near the parameter's name count; they must be
+    # nearer if the name is not in quotes.
     for name, near in ((f"['\"`]{parameter}['\"`]", 90), (rf"\b{parameter}\b", 30)):
         gap = rf"\W(?:.{{0,{near}}}\W)?"
         before = rf"{_UNKNOWN}|invalid" if refusal == _REFUSED else _UNKNOWN

@@ -1,12 +1,12 @@
-"""One endpoint, asked through the ``openai`` package. Its answers are read here, up to a bound.
+"""An HTTP client for one endpoint, built on the ``openai`` package, with bounded replies.
 
-The package's client is held to what a measurement needs of it. It sends over aiohttp: by its usual
-transport a call costs twice the CPU. Nothing is sent twice, no redirect is followed, no cookie
-kept. Of the environment only proxies and certificates count: no key, address or header, and no
+The package's client is restricted to what a measurement needs. It sends over aiohttp, because its
+usual transport takes twice the CPU per call. Nothing is sent twice, no redirect is followed, no
+cookie kept. From the environment it uses only proxies and certificates: no key, address, header or
 netrc file.
 
-Words by which servers say why they refuse are sorted here. They shorten the way to a reason that
-evidence would show otherwise (`error_mapping`).
+This module also recognises the words by which servers explain refusals. They are a shortcut to a
+reason that evidence would show otherwise (`error_mapping`).
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 5.0
 KEEP_ALIVE_SECONDS = 2.0
-"""Long-kept connections race with the server closing them. Without TLS none is kept: a new one
-costs next to nothing there, and servers as llama.cpp's close theirs after a stream unannounced."""
+"""Seconds to keep an idle TLS connection, short because the server may close it. Without TLS none
+is kept: new ones are cheap, and servers like llama.cpp's close them unannounced."""
 _MOST_OF_AN_ERROR = 64 * 1024
 _WRITE_BYTES = 256 * 1024
-_NO_SOCKS = "SOCKS is not spoken here; name an HTTP proxy in HTTP_PROXY and HTTPS_PROXY"
+_NO_SOCKS = "SOCKS is not supported; set HTTP_PROXY and HTTPS_PROXY to an HTTP proxy"
 _OF_THE_PACKAGE = ("Authorization", "X-Stainless-Retry-Count", "X-Stainless-Read-Timeout")
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole answer."""
+    """A complete HTTP reply."""
 
     status: int
     headers: Mapping[str, str]
     data: bytes
 
     def json(self) -> dict[str, Any]:
-        """The body's JSON object, or the first of a list (Gemini's errors); {} where it is none."""
+        """Return the body's JSON object, or the first of a list (Gemini's errors); else {}."""
         import orjson
 
         try:
@@ -60,7 +60,7 @@ class Reply:
 
 
 class StatusError(Exception):
-    """A status other than 200."""
+    """A reply with a status other than 200."""
 
     def __init__(self, reply: Reply) -> None:
         super().__init__(f"status {reply.status}")
@@ -68,11 +68,11 @@ class StatusError(Exception):
 
 
 class PackageClient:
-    """Requests to one server, with ``headers`` and no others.
+    """A client that sends requests to one server with ``headers`` and no others.
 
-    ``direct``: a server of our own, on this machine: past any proxy. ``verify``: whether to, or the
-    file of the certificates to trust. Raises EngineError where these, the address or a proxy of the
-    environment are of no use.
+    ``direct``: the server is our own, on this machine, so proxies are ignored. ``verify``: whether
+    to check certificates, or the file of trusted ones. Raises EngineError if these, the address or
+    a proxy from the environment cannot be used.
     """
 
     def __init__(
@@ -90,19 +90,19 @@ class PackageClient:
         import openai
         from yarl import URL
 
-        sent = {"User-Agent": "contextcliff", "Content-Type": "application/json", **headers}
+        all_headers = {"User-Agent": "contextcliff", "Content-Type": "application/json", **headers}
         if "@" in urlsplit(base_url).netloc:
             address = URL(base_url)
             base_url = str(address.with_user(None))
             user = aiohttp.encode_basic_auth(address.user or "", address.password or "")
-            sent.setdefault("Authorization", user)
+            all_headers.setdefault("Authorization", user)
         logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs addresses, keys included
         try:
             tls: ssl.SSLContext | bool = verify is True and not direct
             if isinstance(verify, str):
                 tls = ssl.create_default_context(cafile=verify)
             http = openai.DefaultAioHttpClient(
-                # The timeout of the whole answer is the caller's; here only failures known sooner.
+                # The caller times the whole answer; this timeout only finds earlier failures.
                 timeout=httpx2.Timeout(None, connect=min(CONNECT_SECONDS, timeout_s)),
                 follow_redirects=False,
                 trust_env=not direct,
@@ -112,31 +112,31 @@ class PackageClient:
             )
             transport: Any = http._transport_for_url(httpx2.URL(base_url))
         except httpx2.InvalidURL:
-            wrong = f"{public_url(base_url)} is no address; correct `base_url` in models.yaml."
-            raise EngineError(wrong) from None
+            text = f"{public_url(base_url)} is not an address; correct `base_url` in models.yaml."
+            raise EngineError(text) from None
         except OSError as error:
             raise EngineError(
-                f"{'SSL_CERT_FILE' if verify is True else verify} is no file of certificates "
+                f"{'SSL_CERT_FILE' if verify is True else verify} is not a certificate file "
                 f"({error.strerror or error}); correct `ca_bundle` in models.yaml, or the variable."
             ) from None
         except ValueError as error:
-            raise EngineError(f"A proxy cannot be asked ({error}): {_NO_SOCKS}.") from None
+            raise EngineError(f"A proxy cannot be used ({error}): {_NO_SOCKS}.") from None
         self.proxy = str(transport.proxy.url) if transport.proxy else None
         if self.proxy and self.proxy.startswith("socks"):
             raise EngineError(
-                f"{public_url(base_url)} is behind the proxy {self.proxy}: {_NO_SOCKS}, or the "
-                "host in NO_PROXY."
+                f"{public_url(base_url)} is behind the proxy {self.proxy}: {_NO_SOCKS}, or "
+                "add the host to NO_PROXY."
             )
-        kept: dict[str, Any] = {"force_close": True}
+        pooling: dict[str, Any] = {"force_close": True}
         if base_url.startswith("https:"):
-            kept = {"keepalive_timeout": KEEP_ALIVE_SECONDS}
+            pooling = {"keepalive_timeout": KEEP_ALIVE_SECONDS}
         # A session that the transport makes for itself keeps cookies, and all connections.
         transport.client = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=connections, ssl=transport.ssl_context, **kept),
+            connector=aiohttp.TCPConnector(limit=connections, ssl=transport.ssl_context, **pooling),
             cookie_jar=aiohttp.DummyCookieJar(),
         )
         self._base_url = base_url
-        self._client, self._headers = _client_and_headers(base_url, sent, http)
+        self._client, self._headers = _client_and_headers(base_url, all_headers, http)
         self._kinds = {"cast_to": httpx2.Response, "stream_cls": openai.AsyncStream[object]}
         self._wrappers = (openai.APIConnectionError, httpx2.RequestError)
 
@@ -153,18 +153,18 @@ class PackageClient:
         url = f"{base if under_v1 else base.removesuffix('/v1')}{path}{mark}{query}"
         size = sum(map(len, parts))
         headers = {**self._headers, "Content-Length": str(size)} if parts else self._headers
-        asked: dict[str, Any] = {"options": {"headers": headers}, "stream": True, **self._kinds}
+        arguments: dict[str, Any] = {"options": {"headers": headers}, "stream": True, **self._kinds}
         if parts:
             # Short bodies in one piece, so that they leave in one; a long document is not copied.
-            asked["content"] = _written(parts) if size > _WRITE_BYTES else b"".join(parts)
+            arguments["content"] = _written(parts) if size > _WRITE_BYTES else b"".join(parts)
         try:
-            response = await (self._client.post if parts else self._client.get)(url, **asked)
+            response = await (self._client.post if parts else self._client.get)(url, **arguments)
             try:
                 yield response
             finally:
                 await response.aclose()
         except self._wrappers as error:
-            # A connection that is not taken and one that breaks are the same to the package.
+            # The package does not distinguish a refused connection from a broken one.
             cause: BaseException = error
             while isinstance(cause, self._wrappers) and cause.__cause__:
                 cause = cause.__cause__
@@ -180,14 +180,14 @@ async def _raise_for_status(response: httpx2.Response) -> None:
 
 
 async def _written(parts: Sequence[bytes]) -> AsyncIterator[memoryview]:
-    """In pieces: the kernel takes them as it can, and nothing piles up in between."""
+    """Yield the parts in pieces, as fast as the kernel takes them, so that nothing piles up."""
     for part in parts:
         for start in range(0, len(part), _WRITE_BYTES):
             yield memoryview(part)[start : start + _WRITE_BYTES]
 
 
 async def read(pieces: AsyncIterator[bytes], most: int) -> bytes:
-    """The rest of the body, up to the piece in which ``most`` bytes are exceeded."""
+    """Return the rest of the body, up to the piece that exceeds ``most`` bytes."""
     data = bytearray()
     async for piece in pieces:
         data += piece
@@ -199,30 +199,30 @@ async def read(pieces: AsyncIterator[bytes], most: int) -> bytes:
 def _client_and_headers(
     url: str, headers: dict[str, str], http: httpx2.AsyncClient
 ) -> tuple[openai.AsyncOpenAI, dict[str, Any]]:
-    # A bearer's key is the package's to send: to Azure, known by its `api-version`, as `api-key`.
+    # The package sends a bearer key itself: to Azure (it has an `api-version`) as `api-key`.
     import openai
 
     scheme, _, key = headers.get("Authorization", "").partition(" ")
-    made: dict[str, Any] = {"base_url": url, "max_retries": 0, "http_client": http}
+    options: dict[str, Any] = {"base_url": url, "max_retries": 0, "http_client": http}
     version = parse_qs(urlsplit(url).query).get("api-version")
     if scheme != "Bearer":
-        client = openai.AsyncOpenAI(api_key="none", **made)
+        client = openai.AsyncOpenAI(api_key="none", **options)
     else:
         del headers["Authorization"]
         if version:
-            client = openai.AsyncAzureOpenAI(api_key=key, api_version=version[0], **made)
+            client = openai.AsyncAzureOpenAI(api_key=key, api_version=version[0], **options)
         else:
-            client = openai.AsyncOpenAI(api_key=key, **made)
+            client = openai.AsyncOpenAI(api_key=key, **options)
         headers |= client.auth_headers
-    client._platform = "Unknown"  # else a thread finds it out, for a header that is left out
+    client._platform = "Unknown"  # else a thread detects it for a header that we omit
     # Among the defaults are headers that the environment names.
-    given = {name.lower() for name in headers}
-    usual = (*client.default_headers, *_OF_THE_PACKAGE)
-    return client, {n: openai.omit for n in usual if n.lower() not in given} | headers
+    names = {name.lower() for name in headers}
+    package_headers = (*client.default_headers, *_OF_THE_PACKAGE)
+    return client, {n: openai.omit for n in package_headers if n.lower() not in names} | headers
 
 
 MOST_OF_A_REPLY = 16 << 20
-"""Bytes of a reply, decompressed, where nothing that was asked for makes it longer."""
+"""Most bytes of a reply, decompressed, if nothing in the request makes it longer."""
 _REST_BYTES, _REST_SECONDS = 64 * 1024, 1.0
 DONE = b"[DONE]"
 _BLANK = b"\xef\xbb\xbf \t\r\n"
@@ -232,15 +232,15 @@ class OversizedError(Exception):
     """A reply that is longer than any answer to its request can be."""
 
     def __init__(self, most: int) -> None:
-        super().__init__(f"the server sent more than {most:,} bytes, more than any answer takes")
+        super().__init__(f"the server sent over {most:,} bytes, more than any answer can need")
 
 
 class Whole(bytes):
-    """An answer in one piece, of a server that does not stream."""
+    """An answer in one piece, from a server that does not stream."""
 
 
 class Endpoint(PackageClient):
-    """One server, under one base URL, for one event loop. Errors are aiohttp's own, TimeoutError,
+    """A server under one base URL, for one event loop. Errors are aiohttp's own, TimeoutError,
     `StatusError` and `OversizedError`."""
 
     async def ask(
@@ -252,10 +252,10 @@ class Endpoint(PackageClient):
         under_v1: bool = True,
         most: int = MOST_OF_A_REPLY,
     ) -> Reply:
-        """One request and its whole answer, whatever the status; a POST where there are ``parts``.
+        """Send one request (a POST if it has ``parts``); return its reply, whatever the status.
 
-        ``under_v1`` False: ``path`` is next to the ``/v1`` of the base URL, not under it.
-        ``most``: bytes of the answer, decompressed.
+        ``under_v1`` False: ``path`` is next to the ``/v1`` of the base URL, not under it. ``most``:
+        largest size of the reply in bytes, decompressed.
         """
         try:
             async with (
@@ -273,21 +273,21 @@ class Endpoint(PackageClient):
     async def events(
         self, path: str, parts: Sequence[bytes], most: int = MOST_OF_A_REPLY
     ) -> AsyncGenerator[bytes, None]:
-        """POST ``parts``, one after the other, and yield the data of each server-sent event.
+        """POST ``parts`` one after the other and yield the data of each server-sent event.
 
-        Ends where the stream ends, or with the event `DONE`. An answer that is one JSON object,
-        whatever it is declared as, is one event, a `Whole`; other data without the form of events
-        yields nothing. ``most``: bytes of it, decompressed.
+        Ends with the stream or with the event `DONE`. An answer that is one JSON object, whatever
+        its declared type, is one event, a `Whole`; other data that are not events yield nothing.
+        ``most``: largest size of the answer in bytes, decompressed.
         """
-        reader, came = EventReader(), 0
+        reader, received = EventReader(), 0
         head: bytes | None = b""
         async with (
             self._response(path, parts) as response,
             aclosing(response.aiter_bytes()) as pieces,
         ):
             async for piece in pieces:
-                came += len(piece)
-                if came > most:
+                received += len(piece)
+                if received > most:
                     raise OversizedError(most)
                 if head is not None:
                     if not (head := (head + piece).lstrip(_BLANK)):
@@ -309,10 +309,10 @@ class Endpoint(PackageClient):
 
 
 class EventReader:
-    """Splits bytes into the data of server-sent events.
+    """Parser that splits bytes into the data of server-sent events.
 
-    (WHATWG HTML, 9.2.6: lines end with LF or CRLF; a line without colon, comments and fields other
-    than ``data`` mean nothing here; the ``data`` lines of one event are joined by LF.)
+    It follows WHATWG HTML, 9.2.6: lines end with LF or CRLF; lines without a colon, comments and
+    fields other than ``data`` are ignored; the ``data`` lines of one event are joined by LF.
     """
 
     def __init__(self) -> None:
@@ -320,7 +320,7 @@ class EventReader:
         self._data: list[bytes] = []
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """The events that ``piece`` completes."""
+        """Return the events that ``piece`` completes."""
         *lines, self._rest = (self._rest + piece if self._rest else piece).split(b"\n")
         events: list[bytes] = []
         for line in lines:
@@ -333,12 +333,12 @@ class EventReader:
         return events
 
     def end(self) -> list[bytes]:
-        """Data of the event that the end completes: some servers leave out the last empty line."""
+        """Return the event that the end completes: some servers omit the last empty line."""
         return self.feed(b"\n\n")
 
 
 async def _read_rest(pieces: AsyncIterator[bytes]) -> None:
-    """What comes behind the end is a few bytes of framing: read, the connection is reused."""
+    """Read the few bytes of framing after the end, so that the connection can be reused."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_REST_SECONDS):
             await read(pieces, _REST_BYTES)
@@ -382,9 +382,9 @@ _WAIT = re.compile(
 
 
 def known_refusal(message: str) -> Literal["content_filter", "context_overflow"] | None:
-    """Kind of a refusal, where the words are known; a filter comes first.
+    """Return the kind of a refusal if its words are known; a filter is checked first.
 
-    All functions here take the server's message in lower case, its code and type before it.
+    These functions take the server's message in lower case, after its code and type.
     """
     if _FILTER.search(message):
         return "content_filter"
@@ -392,35 +392,35 @@ def known_refusal(message: str) -> Literal["content_filter", "context_overflow"]
 
 
 def is_used_up(message: str) -> bool:
-    """Whether the account's money or quota is; an address to pay more at says nothing of that."""
+    """Return whether the account's money or quota is used up; payment addresses do not count."""
     return bool(_QUOTA.search(re.sub(r"https?://\S+", "", message)))
 
 
 def is_bad_key(message: str) -> bool:
-    """Whether the key is refused."""
+    """Return whether the key is refused."""
     return bool(_BAD_KEY.search(message))
 
 
 def may_pass(message: str) -> bool:
-    """Whether the same request may be answered later."""
+    """Return whether the same request may be answered later."""
     return bool(_PASSES.search(message))
 
 
 def is_rate(message: str) -> bool:
-    """Whether it is about how much may be sent in a time."""
+    """Return whether the refusal is about a limit per time."""
     return any(sign in message for sign in _RATES)
 
 
 def too_much_at_once(message: str) -> str | None:
-    """The limit of a rate that the request alone exceeds, where the refusal gives both."""
+    """Return the rate limit that this request alone exceeds, if the refusal gives both."""
     match = _TOO_MUCH_AT_ONCE.search(message) if is_rate(message) else None
-    limit, asked = (int(number.replace(",", "")) for number in match.groups()) if match else (0, 0)
+    limit, wanted = (int(number.replace(",", "")) for number in match.groups()) if match else (0, 0)
     unit = "a day" if "tpd" in message or "per day" in message else "a minute"
-    return f"{limit:,} tokens {unit}" if asked > limit > 0 else None
+    return f"{limit:,} tokens {unit}" if wanted > limit > 0 else None
 
 
 def asked_wait_s(message: str) -> float | None:
-    """Seconds that the words ask to wait ("try again in 1h2m", "retryDelay: 4s")."""
+    """Return the seconds that the message asks to wait ("try again in 1h2m", "retryDelay: 4s")."""
     for hours, minutes, number, unit in (match.groups() for match in _WAIT.finditer(message)):
         if hours or minutes or unit:
             seconds = float(number or 0) / (1000 if unit == "ms" else 1)

@@ -1,9 +1,9 @@
 """Model servers on this machine, found on their usual ports.
 
-They are told apart by their answers at paths of their own: a port proves nothing. Recognised as in
-`server_detection`, and besides:
+Servers are recognised by their answers at distinctive paths, because a port proves nothing. The
+signs are those of `server_detection`, and also:
 
-- Ollama: ``/`` is the text "Ollama is running". Others imitate its interface, none this page.
+- Ollama: ``/`` is the text "Ollama is running". Others imitate its API but not this page.
 - LM Studio: ``/api/v0/models`` has ``compatibility_type``. It answers 200 to every path.
 
 `address_error` checks an entry's address and model id without a call that is paid.
@@ -46,16 +46,16 @@ _USUAL_PATHS = ("/v1", "/api/v1", "/openai/v1", "/api/openai/v1")
 
 
 _ANY_NAME = ("llamacpp", "koboldcpp")
-"""These answer to any name with the model that they have loaded."""
+"""Servers that answer to any name with their loaded model."""
 
 
 async def address_error(entry: ModelEntry, engine: OpenAIEngine) -> str | None:
-    """A sentence where calls would fail: the model is not in the server's list, or there is nothing
-    that answers calls under the base URL. ``engine``: of the entry, started."""
+    """Return a sentence if calls would fail: the server does not list the model, or nothing answers
+    calls under the base URL. ``engine`` is the entry's, started."""
     ids = listed_ids(engine.listed)
     if ids:
-        known = {name.removeprefix("models/") for name in ids}
-        if entry.model_id.removeprefix("models/") in known or engine.dialect.name in _ANY_NAME:
+        known_ids = {name.removeprefix("models/") for name in ids}
+        if entry.model_id.removeprefix("models/") in known_ids or engine.dialect.name in _ANY_NAME:
             return None
         more = f" and {len(ids) - _SHOWN:,} more" if len(ids) > _SHOWN else ""
         names = redact(", ".join(ids[:_SHOWN]))
@@ -64,23 +64,23 @@ async def address_error(entry: ModelEntry, engine: OpenAIEngine) -> str | None:
             "`model_id` in models.yaml."
         )
     base = entry.resolved_base_url()
-    # An empty request is refused wherever there is something that reads requests.
-    replies = [await _asked(entry, base, path, [b"{}"]) for path in _CALLS]
+    # An empty request is refused by any server that reads requests.
+    replies = [await _reply(entry, base, path, [b"{}"]) for path in _CALLS]
     if any(reply is None or not _is_absent(reply.status) for reply in replies):
         return None
     for candidate in _candidates(base):
-        reply = await _asked(entry, candidate, "/models", ())
+        reply = await _reply(entry, candidate, "/models", ())
         if reply and reply.status == 200 and isinstance(reply.json().get("data"), list):
-            what = f"{public_url(candidate)} lists models: correct `base_url` in models.yaml."
+            advice = f"{public_url(candidate)} lists models: correct `base_url` in models.yaml."
             break
     else:
-        what = "correct `base_url` in models.yaml; it mostly ends in /v1."
+        advice = "correct `base_url` in models.yaml; it usually ends in /v1."
     status = replies[0].status if replies[0] else 404
-    return f"{public_url(base)}{_CALLS[0]} does not exist (status {status}); {what}"
+    return f"{public_url(base)}{_CALLS[0]} does not exist (status {status}); {advice}"
 
 
 def listed_ids(listed: list[dict[str, object]]) -> list[str]:
-    """Model names in an answer of /v1/models."""
+    """Return the model names in an answer of /v1/models."""
     return [name for item in listed if isinstance(name := item.get("id"), str)]
 
 
@@ -89,7 +89,7 @@ def _is_absent(status: int) -> bool:
 
 
 def _candidates(base: str) -> list[str]:
-    """Other base URLs of the same server, the likeliest first."""
+    """Return other base URLs of the same server, the likeliest first."""
     parts = urlsplit(base)
     path = parts.path.rstrip("/")
     for call in _CALLS:
@@ -99,8 +99,8 @@ def _candidates(base: str) -> list[str]:
     return [url for url in dict.fromkeys(urls) if url != base]
 
 
-async def _asked(entry: ModelEntry, base: str, path: str, parts: Sequence[bytes]) -> Reply | None:
-    """The reply there; None where none comes."""
+async def _reply(entry: ModelEntry, base: str, path: str, parts: Sequence[bytes]) -> Reply | None:
+    """Return the reply from ``path``, or None if none comes."""
     headers = request_headers(entry, f"Model {entry.name!r}", EngineError)
     trusted = entry.ca_bundle or entry.verify
     endpoint = Endpoint(base, headers, timeout_s=_SECONDS, connections=1, verify=trusted)
@@ -113,16 +113,16 @@ async def _asked(entry: ModelEntry, base: str, path: str, parts: Sequence[bytes]
 
 
 SECONDS = 2.0
-"""For all that is asked of one port; the ports are asked at the same time."""
+"""Time limit for all questions to one port; the ports are asked at the same time."""
 
 
-_OWN = "contextcliff serve"
+_SERVE = "contextcliff serve"
 
 
 class LocalServer(NamedTuple):
-    """A server that answers on a port: its ``preset`` (None: of unknown kind), in words ``title``.
+    """A server that answers on a port; ``preset`` is its kind (None: unknown), ``title`` its name.
 
-    ``models``: as it lists them. ``needs_key``: it lists none without a key.
+    ``models``: names as the server lists them. ``needs_key``: it lists none without a key.
     """
 
     base_url: str
@@ -135,20 +135,20 @@ class LocalServer(NamedTuple):
 async def find_local_servers(
     ports: Sequence[int] | None = None, within_s: float = SECONDS
 ) -> list[LocalServer]:
-    """The servers on ``ports`` (default: the usual ones) of this machine that list models.
+    """Return this machine's servers on ``ports`` (default: the usual ones) that list models.
 
-    Other listeners, silent or nonsensical ones among them, are left out.
+    Other listeners are left out, including silent ones and ones with nonsensical replies.
     """
-    usual = [port for preset in PRESETS.values() if (port := preset.local_port)]
-    asked = list(dict.fromkeys(usual if ports is None else ports))
-    servers = await asyncio.gather(*(_server_on(port, within_s) for port in asked))
+    usual_ports = [port for preset in PRESETS.values() if (port := preset.local_port)]
+    distinct_ports = list(dict.fromkeys(usual_ports if ports is None else ports))
+    servers = await asyncio.gather(*(_server_on(port, within_s) for port in distinct_ports))
     return [server for server in servers if server]
 
 
 async def loaded_window(probes: Probes, model_id: str) -> int | None:
-    """The window in tokens with which Ollama or LM Studio has this model loaded, else None.
+    """Return the window in tokens with which Ollama or LM Studio loaded this model, else None.
 
-    Both load a model with a window of their own choice, which is mostly smaller than the model's.
+    Both load a model with a window of their own choice, usually smaller than the model's.
     """
     with suppress(TransportError, RejectedError, EngineError):
         for item in _items(await probes.ask("/api/ps"), "models"):
@@ -167,7 +167,7 @@ def _ollama_names(item: Mapping[str, Any]) -> set[str]:
 
 @asynccontextmanager
 async def _questions_to(base_url: str) -> AsyncIterator[Probes]:
-    """Questions to a server on this machine: past any proxy, and without a key."""
+    """Open a keyless connection for probing a server on this machine without a proxy."""
     entry = ModelEntry(name="local", engine="openai", base_url=base_url)
     endpoint = Endpoint(base_url, {}, timeout_s=SECONDS, connections=4, direct=True)
     try:
@@ -178,7 +178,7 @@ async def _questions_to(base_url: str) -> AsyncIterator[Probes]:
 
 async def _server_on(port: int, within_s: float) -> LocalServer | None:
     base_url = f"http://127.0.0.1:{port}/v1"
-    with suppress(Exception):  # whatever listens there was not asked for
+    with suppress(Exception):  # ignore whatever else listens there
         async with asyncio.timeout(within_s), _questions_to(base_url) as probes:
             reply = await probes.endpoint.ask("/models", within_s=within_s)
             if reply.status in (401, 403) and reply.json():
@@ -190,8 +190,8 @@ async def _server_on(port: int, within_s: float) -> LocalServer | None:
             if not (models := tuple(listed_ids(listed))):
                 return None
             preset = await _kind(probes, listed)
-            own = listed[0].get("owned_by") == "contextcliff"
-            title = PRESETS[preset].title if preset else _OWN if own else "a server of unknown kind"
+            ours = listed[0].get("owned_by") == "contextcliff"
+            title = PRESETS[preset].title if preset else _SERVE if ours else "an unknown server"
             return LocalServer(base_url, preset, title, models)
     return None
 

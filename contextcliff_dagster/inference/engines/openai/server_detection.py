@@ -1,4 +1,4 @@
-"""The kind of server at an OpenAI-compatible address, found by asking at its own endpoints.
+"""Detection of the kind of server at an OpenAI-compatible address, by its own endpoints.
 
 Names prove nothing: gateways rename models and vendors. Some reports of a server decide its answers
 (software, window, template) and go into the serving identity. That must not depend on luck, so a
@@ -36,19 +36,19 @@ _SAMPLING = (
     "samplers repeat_last_n repeat_penalty presence_penalty frequency_penalty dry_multiplier"
     " dry_base dry_allowed_length dry_penalty_last_n mirostat ignore_eos reasoning_format lora"
 ).split()
-"""The settings of a llama.cpp server that change answers at temperature 0, too."""
+"""Settings of a llama.cpp server that change answers even at temperature 0."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """``reported`` goes into the serving identity, each name with ``server_`` before it."""
+    """A kind of server; ``reported`` joins the serving identity under ``server_`` names."""
 
     name: DialectName = "plain"
     reported: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Probes:
-    """Small questions to one server, with its own key and to its own address only."""
+    """Small questions to one server, with its own key and only to its own address."""
 
     def __init__(self, endpoint: Endpoint, errors: ErrorMapper) -> None:
         self.endpoint, self.errors = endpoint, errors
@@ -56,11 +56,11 @@ class Probes:
     async def ask(
         self, path: str, parts: Sequence[bytes] = (), *, under_v1: bool = False
     ) -> dict[str, Any]:
-        """The JSON object there; {} where there is none.
+        """Return the JSON object at ``path``, or {} if there is none.
 
         Raises:
-            TransportError: no answer, or one that a busy server gives, time after time.
-            EngineError: no further request makes sense.
+            TransportError: the server stays silent or busy through all attempts.
+            EngineError: every further request would fail.
         """
 
         async def once() -> dict[str, Any]:
@@ -83,7 +83,7 @@ class Probes:
 
 
 async def detect(probes: Probes, listed: Mapping[str, Any]) -> Dialect:
-    """The dialect of a server whose ``/v1/models`` has ``listed`` for our model."""
+    """Return the dialect of a server whose ``/v1/models`` has ``listed`` for our model."""
     answer = await probes.ask("/api/extra/version")
     if answer.get("result") == "KoboldCpp":
         window = await probes.ask("/api/extra/true_max_context_length")
@@ -108,8 +108,8 @@ async def detect(probes: Probes, listed: Mapping[str, Any]) -> Dialect:
         )
     props = await probes.ask("/props")
     defaults = props.get("default_generation_settings")
-    # A server that only passes on to others, which it starts when they are needed, has no n_ctx:
-    # what it reports would depend on which of them runs just now.
+    # A router that starts other servers on demand has no n_ctx: its reports would depend on
+    # which of them is running.
     if isinstance(defaults, dict) and (window_tokens := _count(defaults.get("n_ctx"))):
         params = defaults.get("params")
         settings = params if isinstance(params, dict) else defaults

@@ -1,4 +1,4 @@
-"""The wire format of chat completions and completions, and a server's count of tokens."""
+"""The wire format of chat completions and completions, and a server's token counts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from contextcliff_dagster.retry import Backoff, retry
 def request(
     entry: ModelEntry, prompt: Prompt, decoding: Decoding, dialect: str = "plain"
 ) -> tuple[str, list[bytes]]:
-    """Path and body of a streamed request; the body in pieces, the document encoded only once."""
+    """Return path and body of a streamed request; the body in pieces, the document encoded once."""
     path = "/completions" if prompt.mode == "completion" else "/chat/completions"
     more = {} if decoding.prefix_cache else _reuse_nothing(dialect)
     more |= _sampling(entry, decoding, dialect) | _schema(decoding)
@@ -40,9 +40,9 @@ def request(
 
 
 def _reuse_nothing(dialect: str) -> dict[str, Any]:
-    """What makes a server read this prompt anew; {} for others, which refuse what they do not know.
+    """Return fields that make a server read the prompt anew; {} for servers that refuse them.
 
-    vLLM finds a prefix again only under the salt that it was read with; llama.cpp has a switch.
+    vLLM reuses a prefix only under the salt that it was read with; llama.cpp has a switch.
     """
     if dialect == "vllm":
         return {"cache_salt": uuid.uuid4().hex}
@@ -50,25 +50,25 @@ def _reuse_nothing(dialect: str) -> dict[str, Any]:
 
 
 def _sampling(entry: ModelEntry, decoding: Decoding, dialect: str) -> dict[str, Any]:
-    """How the tokens are drawn, in full: servers have defaults of their own for what is left out
-    (KoboldCpp a ``top_p`` of 0.92, llama.cpp a ``min_p`` of 0.05)."""
-    if (drawn := decoding.sampling) is None:
+    """Return all sampling fields: servers have defaults of their own for missing ones (KoboldCpp a
+    ``top_p`` of 0.92, llama.cpp a ``min_p`` of 0.05)."""
+    if (sampling := decoding.sampling) is None:
         return {}
-    body: dict[str, Any] = {"top_p": drawn.top_p}
+    body: dict[str, Any] = {"top_p": sampling.top_p}
     if entry.quirks.seed == "send":
-        body["seed"] = drawn.seed
-    known = dialect in _KNOW_MIN_P
-    if entry.quirks.top_k == "send" and (drawn.top_k or known):
-        body["top_k"] = drawn.top_k or _ALL_TOKENS[dialect]
-    return {**body, "min_p": 0.0} if known else body
+        body["seed"] = sampling.seed
+    takes_min_p = dialect in _KNOW_MIN_P
+    if entry.quirks.top_k == "send" and (sampling.top_k or takes_min_p):
+        body["top_k"] = sampling.top_k or _ALL_TOKENS[dialect]
+    return {**body, "min_p": 0.0} if takes_min_p else body
 
 
 def _schema(decoding: Decoding) -> dict[str, Any]:
-    """The schema of the reply, as OpenAI, vLLM and llama.cpp take it."""
+    """Return the reply's schema in the form that OpenAI, vLLM and llama.cpp take."""
     if decoding.schema is None:
         return {}
-    named = {"name": "reply", "strict": True, "schema": dict(decoding.schema)}
-    return {"response_format": {"type": "json_schema", "json_schema": named}}
+    named_schema = {"name": "reply", "strict": True, "schema": dict(decoding.schema)}
+    return {"response_format": {"type": "json_schema", "json_schema": named_schema}}
 
 
 _ALL_TOKENS = {"vllm": -1, "llamacpp": 0, "koboldcpp": 0}
@@ -76,11 +76,11 @@ _KNOW_MIN_P = frozenset(_ALL_TOKENS)
 
 
 def encoded(prompt: Prompt, body: Callable[[Prompt], Any]) -> list[bytes]:
-    """The JSON of ``body(prompt)`` in pieces, of which the document is one, where it can be."""
+    """Return the JSON of ``body(prompt)`` in pieces, with the document as one piece if possible."""
     import orjson
 
     if prompt.document and prompt.outline:
-        with suppress(ValueError):  # the question holds the mark itself
+        with suppress(ValueError):  # the question itself contains the mark
             return prompt.document.within(orjson.dumps(body(prompt.outline)))
     return [orjson.dumps(body(prompt))]
 
@@ -101,11 +101,11 @@ def _body(entry: ModelEntry, prompt: Prompt, decoding: Decoding) -> dict[str, An
 
 
 GO_ON = {"continue_final_message": True, "add_generation_prompt": False}
-"""vLLM's way of going on with a begun answer."""
+"""vLLM's fields for continuing a begun answer."""
 
 
 def goes_on(entry: ModelEntry, prompt: Prompt) -> bool:
-    """Whether the begun answer is handed over vLLM's way."""
+    """Return whether a begun answer is continued in vLLM's way."""
     return prompt.mode == "chat_prefill" and entry.quirks.prefill == "continue_final_message"
 
 
@@ -117,11 +117,11 @@ _WORDS_OF_ERRORS = ("detail", "message", "msg", "error_msg", "status_msg")
 
 
 def read_json(data: bytes) -> Any:
-    """The JSON value in ``data``; NaN costs no answer, and bytes that are no UTF-8 are halves of
-    surrogate pairs, which damage the text that they stand in, and no other.
+    """Return the JSON value in ``data``. NaN is accepted; invalid UTF-8 counts as halves of
+    surrogate pairs, which damage only the text that they are in.
 
     Raises:
-        json.JSONDecodeError: it is none.
+        json.JSONDecodeError: the data are not JSON.
     """
     import orjson
 
@@ -135,13 +135,13 @@ def read_json(data: bytes) -> Any:
 
 
 def read_delta(chunk: dict[str, Any], within_ms: float = math.inf) -> Delta | None:
-    """Piece of the answer in a chunk of either interface, None for nothing. A field other than the
-    text may be missing; a value of the wrong type counts as missing.
+    """Return the answer's piece in a chunk of either interface, or None. Fields other than the text
+    may be missing; a value of the wrong type counts as missing.
 
-    ``within_ms``: how long ago the request was sent. No time that the server reports can be longer.
+    ``within_ms``: time since the request was sent; no time from the server can be longer.
 
     Raises:
-        TransportError: the text is none.
+        TransportError: the answer's text is not text.
     """
     text = reasoning = ""
     finish_reason = instead = None
@@ -157,7 +157,7 @@ def read_delta(chunk: dict[str, Any], within_ms: float = math.inf) -> Delta | No
                     reasoning = thinking
             for name in _THOUGHT_PARTS:
                 reasoning = reasoning or "".join(map(_thought, _parts(piece.get(name))))
-            instead = _instead(piece)
+            instead = _substitute(piece)
         else:
             text, _ = _texts(choice.get("text"))
         if text and choice is not choices[0]:
@@ -177,7 +177,7 @@ def _finish_reason(value: Any) -> str | None:
 
 
 def _texts(content: Any) -> tuple[str, str]:
-    """Answer and thoughts of a ``content``: mostly a text, of some models a list of parts."""
+    """Return answer and thoughts of a ``content``, which is a text or, for some models, parts."""
     if isinstance(content, str):
         return content, ""
     if content is not None and not isinstance(content, list):
@@ -190,7 +190,7 @@ def _texts(content: Any) -> tuple[str, str]:
 
 
 def _thought(part: dict[str, Any]) -> str:
-    """What a part of a reply holds of thoughts: Mistral's, Anthropic's, OpenRouter's."""
+    """Return the thoughts in one part of a reply: Mistral's, Anthropic's, OpenRouter's."""
     kind, inner = part.get("type"), part.get("thinking") or part.get("reasoning")
     if not inner and isinstance(kind, str) and kind.startswith(("reasoning", "thinking")):
         inner = part.get("text") or part.get("summary")
@@ -198,12 +198,12 @@ def _thought(part: dict[str, Any]) -> str:
 
 
 def _first_choice(choices: list[Any]) -> dict[str, Any] | None:
-    """The first that is one. What servers number them with says nothing: some begin with 1."""
+    """Return the first valid choice. Servers' numbers are ignored: some begin with 1."""
     return next((choice for choice in choices if isinstance(choice, dict)), None)
 
 
-def _instead(piece: dict[str, Any]) -> tuple[str, str] | None:
-    """What stands in the place of an answer: a refusal, or tools to call, as JSON."""
+def _substitute(piece: dict[str, Any]) -> tuple[str, str] | None:
+    """Return a substitute for an answer: a refusal, or tool calls as JSON."""
     import orjson
 
     if isinstance(refusal := piece.get("refusal"), str) and refusal:
@@ -222,32 +222,32 @@ def _text_of(parts: list[dict[str, Any]]) -> str:
 
 
 def read_error(chunk: dict[str, Any]) -> Any:
-    """The error that an event reports instead of a piece of the answer, else None."""
+    """Return the error that an event reports instead of a piece of the answer, else None."""
     if chunk.get("object") == "error" or isinstance(chunk.get("choices"), list):
         return chunk if chunk.get("object") == "error" else chunk.get("error")
     if error := chunk.get("error"):
         return error
-    told = chunk.get("base_resp")
-    told = told if isinstance(told, dict) else chunk
-    words = next((told[name] for name in _WORDS_OF_ERRORS if told.get(name)), None)
-    code = told.get("status_code", told.get("code", told.get("error_code")))
+    report = chunk.get("base_resp")
+    report = report if isinstance(report, dict) else chunk
+    words = next((report[name] for name in _WORDS_OF_ERRORS if report.get(name)), None)
+    code = report.get("status_code", report.get("code", report.get("error_code")))
     return {"message": words, "code": code} if words and code != 0 else None
 
 
 def read_embeddings(answer: dict[str, Any], texts: int) -> Embeddings | None:
-    """The vectors of an answer to /embeddings; None where there is not one for each text."""
+    """Return the vectors of an /embeddings answer; None unless each text has one."""
     import numpy as np
 
     data = answer.get("data")
     if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
         return None
-    # Some leave out the index, and keep the order.
+    # Some servers omit the index and keep the order.
     places = [item.get("index", place) for place, item in enumerate(data)]
     if not all(isinstance(place, int) for place in places) or sorted(places) != list(range(texts)):
         return None
-    placed = dict(zip(places, data, strict=True))
+    item_at = dict(zip(places, data, strict=True))
     try:
-        vectors = np.array([placed[n].get("embedding") for n in range(texts)], dtype=np.float32)
+        vectors = np.array([item_at[n].get("embedding") for n in range(texts)], dtype=np.float32)
     except (TypeError, ValueError, OverflowError):
         return None
     if vectors.ndim != 2 or not vectors.size or not np.isfinite(vectors).all():
@@ -264,24 +264,24 @@ def _usage(usage: Any) -> Usage | None:
     prompt = token_count(usage.get("prompt_tokens")) or None
     completion = token_count(usage.get("completion_tokens"))
     cached = token_count(read.get("cached_tokens")) if isinstance(read, dict) else None
-    thought = token_count(written.get("reasoning_tokens")) if isinstance(written, dict) else None
+    reasoning = token_count(written.get("reasoning_tokens")) if isinstance(written, dict) else None
     total = token_count(usage.get("total_tokens"))
     if prompt is None and completion is None:
         return None
     if prompt is not None and completion is not None:
-        left_out = (total or 0) - prompt - completion
+        uncounted = (total or 0) - prompt - completion
         # Some leave cached tokens out of the prompt, and others the reasoning out of the
         # completion, and bill it all the same.
-        if cached and (cached > prompt or cached == left_out):
+        if cached and (cached > prompt or cached == uncounted):
             prompt += cached
-        elif left_out > 0:
-            thought = max(thought or 0, left_out)
-            completion += left_out
-    return Usage(prompt, completion, cached, thought)
+        elif uncounted > 0:
+            reasoning = max(reasoning or 0, uncounted)
+            completion += uncounted
+    return Usage(prompt, completion, cached, reasoning)
 
 
 def _timing(metrics: Any, within_ms: float) -> Timing | None:
-    """vLLM's times of one request (``--enable-per-request-metrics``), by its engine's clock."""
+    """Return vLLM's times of a request by its own clock (``--enable-per-request-metrics``)."""
     if not isinstance(metrics, dict):
         return None
     queue, first = metrics.get("queue_time_ms"), metrics.get("time_to_first_token_ms")
@@ -296,31 +296,31 @@ def _timing(metrics: Any, within_ms: float) -> Timing | None:
 
 
 Way = Literal["tokenize", "template", "tokencount"]
-"""``tokenize``: vLLM's /tokenize, which applies the chat template; ``template``: llama.cpp's
-/apply-template and /tokenize; ``tokencount``: KoboldCpp's, which counts texts without template."""
+"""Ways to count: ``tokenize`` is vLLM's, with the chat template; ``template`` is llama.cpp's
+/apply-template and /tokenize; ``tokencount`` is KoboldCpp's, for texts without template."""
 
 _TRIALS = (Prompt("chat", (Message("user", "x"),)), Prompt("completion", text="x"))
-"""Base models have no chat template, and can be asked for completions only."""
+"""Prompts for trying a way to count; base models have no chat template and need the second."""
 
 _BYTES_A_BYTE = 32
-"""Of the reply, for each that is counted: its token's number and text."""
+"""Bytes of a count's reply for each byte counted: the token's number and text."""
 _TOKENS_BESIDES = 1 << 17
-"""As many as no template adds."""
+"""Number of tokens that no template reaches by itself."""
 
 _Ask = Callable[[str, Sequence[bytes]], Awaitable[dict[str, Any]]]
 
 
 class ServerCount:
-    """Counts by asking the server, in one or two requests a prompt."""
+    """A counter that asks the server, in one or two requests per prompt."""
 
     def __init__(self, way: Way, entry: ModelEntry, probes: Probes) -> None:
         self._way, self._entry, self._probes = way, entry, probes
 
     async def tokens(self, prompt: Prompt) -> PromptCount | None:
-        """The count; None where the server says that so long a prompt is too long to count.
+        """Return the count, or None if the server refuses the prompt as too long.
 
         Raises:
-            EngineError: it fails, time after time, or refuses.
+            EngineError: every attempt fails, or the server refuses.
         """
         name = self._entry.name
         backoff = Backoff(attempts=self._entry.max_attempts, deadline_s=self._entry.longest_call_s)
@@ -328,18 +328,18 @@ class ServerCount:
             return await retry(lambda: self.once(prompt), backoff)
         except TransportError as error:
             raise EngineError(
-                f"Model {name!r}: the server does not count prompts any more ({error}); "
-                "everything measured is kept, so see to it and run the same command again."
+                f"Model {name!r}: the server no longer counts prompts ({error}). Finished "
+                "answers are kept: check the server and run the same command again."
             ) from None
         except RejectedError as error:
             raise EngineError(
                 f"Model {name!r}: the server cannot count a prompt ({error}); its chat "
-                "template may not know these turns, so try another prompt mode, or name the "
+                "template may not support these turns; try another prompt mode, or set the "
                 "model's `tokenizer` in models.yaml."
             ) from None
 
     async def once(self, prompt: Prompt) -> PromptCount | None:
-        """As `tokens`, in one attempt; raises as `base.Engine.stream`."""
+        """Return the count as `tokens` does, in one attempt; raises as `base.Engine.stream`."""
         try:
             return await _count(self._way, self._entry, prompt, self._ask)
         except Exception as raised:
@@ -362,7 +362,7 @@ class ServerCount:
 
 
 def counting_way(dialect: Dialect, listed: Mapping[str, Any]) -> Way | None:
-    """How such a server counts, whose /v1/models has ``listed``; None for one that does not."""
+    """Return how a server with this ``listed`` model counts, or None if it does not."""
     if dialect.name == "koboldcpp":
         return "tokencount"
     if dialect.name == "llamacpp":
@@ -375,7 +375,7 @@ def counting_way(dialect: Dialect, listed: Mapping[str, Any]) -> Way | None:
 async def find_server_count(
     dialect: Dialect, listed: Mapping[str, Any], entry: ModelEntry, probes: Probes
 ) -> ServerCount | None:
-    """How to have prompts counted there, tried out on one letter; None where that cannot be."""
+    """Return a counter that was tried on one letter; None if no way to count works."""
     if (way := counting_way(dialect, listed)) is None:
         return None
     for trial in _TRIALS:
@@ -388,10 +388,10 @@ async def find_server_count(
 
 
 class _NoCount(TransportError):
-    """An answer without a count."""
+    """An answer without a token count."""
 
     def __init__(self) -> None:
-        super().__init__("bad_answer", "the answer holds no count of tokens")
+        super().__init__("bad_answer", "the answer has no token count")
 
 
 async def _count(way: Way, entry: ModelEntry, prompt: Prompt, ask: _Ask) -> PromptCount:
@@ -428,7 +428,7 @@ async def _count(way: Way, entry: ModelEntry, prompt: Prompt, ask: _Ask) -> Prom
 
 
 def _counted(value: Any, prompt: Prompt) -> int:
-    """A server's count of a prompt. No tokenizer makes more tokens of a text than it has bytes."""
+    """Return a valid count; no tokenizer makes more tokens of a text than it has bytes."""
     count = token_count(value)
     if not count or count > 4 * sum(map(len, prompt.contents())) + _TOKENS_BESIDES:
         raise _NoCount

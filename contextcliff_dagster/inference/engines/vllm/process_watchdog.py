@@ -1,12 +1,11 @@
-"""Runs a program and ends it, with all that it started, when the process that asked for it ends.
+"""A watchdog that runs a program and ends it, with all it started, when our caller ends.
 
 ``python process_watchdog.py GRACE_SECONDS COMMAND ...`` prints the program's process id on stdout.
-When its stdin ends (closed, or the process at the other end was killed), the program gets SIGTERM,
-and after the grace it is killed with its whole process group; so is what a program that ends by
-itself leaves behind. On Linux the program gets SIGTERM, too, when this process is killed.
+If stdin ends (it is closed, or the process at the other end was killed), the program gets SIGTERM,
+and after the grace period its whole process group is killed. Processes that outlive a program are
+killed too. On Linux the program also gets SIGTERM when this process is killed.
 
-It imports nothing of the package: it is run as a script, which starts in some milliseconds.
-"""
+It imports nothing from the package, so that it starts as a script within milliseconds."""
 
 from __future__ import annotations
 
@@ -24,9 +23,9 @@ _PR_SET_PDEATHSIG = 1
 def main() -> None:
     grace_s, command = float(sys.argv[1]), sys.argv[2:]
     if os.getpgrp() != os.getpid():
-        os.setsid()  # the group that is killed in the end must be our own
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the asking process's to handle
-    # The program, too, holds the descriptors that were passed on (device leases).
+        os.setsid()  # the group that is killed must be our own
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # our caller handles Ctrl-C
+    # The program also inherits the descriptors passed to us (device leases).
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

@@ -88,7 +88,7 @@ function answerItem(data, { example, given }, score) {
       return tag("li", { class: grade.name },
         tag("p", { class: "facts" }, chip(one.row), tag("span", {}, data.models[one.row].name),
           tag("strong", { class: "grade" }, grade.text), failure ? tag("code", {}, failure) : null),
-        tag("p", { class: "answer", dir: "auto" }, columns.answer[one.i] ?? "No answer is kept."),
+        tag("p", { class: "answer", dir: "auto" }, columns.answer[one.i] ?? "No answer is stored."),
         read ? tag("p", { class: "answer" }, tag("span", { class: "soft" }, "Scored: "),
           tag("span", { dir: "auto" }, read)) : null);
     })));
@@ -118,7 +118,7 @@ function answerList(data, bins, state) {
   show(() => true, FIRST);
   const parts = [tag("fieldset", { class: "kinds" }, tag("legend", {}, "Answers"), ...choices), list, more];
   parts.push(tag("p", { class: "soft" }, `[…]: shortened to ${whole(data.limit)} characters. ` +
-    "A code such as \\u202e is a character that cannot be seen."));
+    "A code such as \\u202e stands for an invisible character."));
   return parts;
 }
 
@@ -132,7 +132,7 @@ function showBin(panel, data, state, close) {
     tag("div", { class: "row" }, tag("h3", {}, `Bin ${bin.key}: ${whole(bin.from)} to ${whole(bin.to)} tokens`), button),
     binTable(data, bins, state),
     ...(data.given ? answerList(data, bins, state)
-      : [tag("p", {}, data.how ? "Questions and answers are not in this file, since documents are often private. To put them in: "
-        : "This page holds numbers alone.", tag("code", {}, data.how))]));
+      : [tag("p", {}, data.how ? "Questions and answers are not in this file, because documents are often private. To include them: "
+        : "This page contains only numbers.", tag("code", {}, data.how))]));
   panel.hidden = false;
 }

@@ -68,7 +68,7 @@
         const trend = trendOf(data, row, panel.key);
         if (trend) slopes.push(tag("span", {}, chip(row), ` ${signed(trend.slope)}`));
       }
-    panel.slopes.replaceChildren(...(slopes.length ? [tag("span", {}, "Trend a doubling:"), ...slopes] : []));
+    panel.slopes.replaceChildren(...(slopes.length ? [tag("span", {}, "Trend per doubling:"), ...slopes] : []));
     panel.slopes.hidden = !slopes.length;
   }
 

@@ -233,5 +233,5 @@ def test_another_sample_of_the_same_name_is_not_mixed_in(measured: Path, tmp_pat
 
 def test_a_folder_is_no_file_to_write_to(measured: Path, tmp_path: Path) -> None:
     ended = call("export", "quick", str(tmp_path), "--store", str(measured))
-    assert_one_sentence(ended, str(tmp_path), "is a folder", "name a file")
+    assert_one_sentence(ended, str(tmp_path), "is a folder", "choose a file")
     assert "CONTEXTCLIFF_HOME" not in ended.err

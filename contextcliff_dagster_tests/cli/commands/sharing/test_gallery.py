@@ -47,7 +47,7 @@ def test_a_folder_of_exported_studies_becomes_a_site(
     files = [str(archive / "quick.zip"), str(copy)]
     again = call("gallery", *files, "--output", str(site), "--with-answers")
     assert again.code == 0, again.err
-    assert "copy.zip holds the same as quick.zip" in again.err
+    assert "copy.zip is identical to quick.zip" in again.err
     assert json.loads((site / "gallery.json").read_text("utf-8"))["results"] == results
     assert not (site / "reports" / "of-before").exists()
     assert len(list((site / "reports").iterdir())) == 1
@@ -80,5 +80,5 @@ def test_what_is_no_sound_archive_is_refused_and_nothing_is_written(
 def test_a_page_that_is_no_gallery_is_not_replaced(archive: Path, tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("mine")
     ended = call("gallery", str(archive), "--output", str(tmp_path))
-    assert_one_sentence(ended, str(tmp_path), "no gallery")
+    assert_one_sentence(ended, str(tmp_path), "not from the gallery")
     assert (tmp_path / "index.html").read_text() == "mine"

@@ -74,7 +74,7 @@ def test_several_models_give_an_array(store: Path, tmp_path: Path) -> None:
     assert [policy["model"] for policy in result] == ["reference-short", "reference-long"]
     file = tmp_path / "both.json"
     file.write_text(ended.out)
-    assert_one_sentence(call("guard", str(file), "--tokens", "1"), "reference-short", "name one")
+    assert_one_sentence(call("guard", str(file), "--tokens", "1"), "reference-short", "choose one")
     assert call("guard", str(file), "--tokens", "1", "--model", "reference-long").code == 0
 
 

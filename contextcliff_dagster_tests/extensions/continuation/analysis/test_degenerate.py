@@ -101,7 +101,7 @@ def test_a_collapse_without_a_score_counts_as_0() -> None:
 def test_equal_scores_show_no_decline_only_where_there_was_room_for_one(score: float) -> None:
     arm = analysed(rows_of(replace(STUDY, passages=40)).assign(score=score)).arms[0]
     assert arm.verdict == ("undecided" if score == 0.0 else "no_decline")
-    assert ("too low to lose" in arm.reason) == (score == 0.0)
+    assert ("too low for a decline" in arm.reason) == (score == 0.0)
     assert arm.tests == 0
 
 

@@ -66,7 +66,7 @@ def test_reanalyze_keeps_the_author_and_what_it_cannot_measure(
     before = read(run / "context_1024_results.json")
     assert main(["continuation", "--reanalyze", "run"]) == 0
     err = capsys.readouterr().err
-    assert "No embedder is here" in err
+    assert "No embedder is installed" in err
     assert "Without --word-list" in err
     after = read(Path("run-reanalyzed/context_1024_results.json"))
     assert after["averaged_stats"] == before["averaged_stats"]

@@ -104,7 +104,7 @@ def test_a_run_has_its_files_and_outliers_are_replaced(
     assert main(arguments(url, *options)) == 0
     out, err = capsys.readouterr()
     assert "99% of the runs" in " ".join(out.splitlines()[:8])
-    assert "Rounds that were outliers by its rule and count no longer: 2." in out
+    assert "Rounds that its rule treats as outliers and replaces: 2." in out
     assert "Coherence is by koboldcpp/served" in err
     assert seeds(writer) == {seed: len(SIZES) for seed in range(6)}
     folder = here / "results" / "served-novel-first"

@@ -87,7 +87,7 @@ def test_a_server_gives_model_window_and_tokenizer_and_its_key_is_kept_nowhere(
         assert not file.is_file() or KEY.encode() not in file.read_bytes(), file
     assert run("--api-url", url, "--api-password", KEY, "--model-id", "tuned") == 2
     out, err = capsys.readouterr()
-    assert "there is a study of this name with other options" in err
+    assert "a study of this name with other options exists" in err
     assert KEY not in out + err
     assert main(["report", "tuned"]) == 0
     capsys.readouterr()
@@ -141,24 +141,24 @@ def test_a_dry_run_prices_and_keeps_nothing(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ((), "--model, of models.yaml, or --api-url"),
-        (("--model", "writer-human", "--api-url", "http://127.0.0.1:9"), "Name one of the two"),
+        ((), "either --model NAME or --api-url"),
+        (("--model", "writer-human", "--api-url", "http://127.0.0.1:9"), "Which model?"),
         (("--model", "nosuch"), "There is no model 'nosuch'"),
         (("--model", "writer-human", "--model-name", "m"), "--model-name goes with --api-url"),
         (("--model", "writer-human", "--embedding-model", "m"), "--embedding-model goes with"),
         (("--model", "writer-human", "--set", "a=1"), "--set goes with --api-url"),
-        (("--api-url", "http://127.0.0.1:9", "--set", "seed"), "'seed' is no KEY=VALUE"),
-        (("--api-url", "http://127.0.0.1:9", "--set", "a.=1"), "'a.=1' is no KEY=VALUE"),
-        (("--api-url", "http://127.0.0.1:9", "--set", "a=1", "--set", "a.b=1"), "no KEY=VALUE"),
-        (("--api-url", "http://127.0.0.1:9", "--set", "a=[1"), "'a=[1' is no KEY=VALUE"),
+        (("--api-url", "http://127.0.0.1:9", "--set", "seed"), "'seed' is not KEY=VALUE"),
+        (("--api-url", "http://127.0.0.1:9", "--set", "a.=1"), "'a.=1' is not KEY=VALUE"),
+        (("--api-url", "http://127.0.0.1:9", "--set", "a=1", "--set", "a.b=1"), "not KEY=VALUE"),
+        (("--api-url", "http://127.0.0.1:9", "--set", "a=[1"), "'a=[1' is not KEY=VALUE"),
         (("--api-url", "http://127.0.0.1:9", "--set", "engine=vllm"), "engine is decided by"),
         (("--api-url", "http://127.0.0.1:9", "--set", "quirks.top_k=7"), "quirks.top_k"),
         (("--model", "writer-human", "--max-tokens", "2k"), "or lower --max-tokens"),
-        (("--model", "writer-human", "--max-context", "x"), "--max-context: 'x' is no number"),
-        (("--model", "writer-human", "--max-context", "0"), "--max-context: '0' is no number"),
+        (("--model", "writer-human", "--max-context", "x"), "--max-context: 'x' is not a number"),
+        (("--model", "writer-human", "--max-context", "0"), "--max-context: '0' is not a number"),
         (
             ("--model", "writer-human", "--temp", "1,,2"),
-            "--temp '1,,2' lacks a value; write",
+            "--temp '1,,2' lacks a value; add it",
         ),
         (("--model", "writer-human", "--temp", "nan"), "--temp 'nan': should be a finite number"),
         (("--model", "writer-human", "--temp", "1,1"), "a temperature is listed twice"),
@@ -166,10 +166,10 @@ def test_a_dry_run_prices_and_keeps_nothing(
         (("--model", "writer-human", "--model-id", "A b"), "cannot name a study"),
         (
             ("--model", "writer-human", "--tokenizer-model", "org/name"),
-            "'hub:org/name' cannot be had",
+            "'hub:org/name' cannot be loaded",
         ),
         (("--api-url", "http://127.0.0.1:9", "--max-context", "1k"), "127.0.0.1:9"),
-        (("--api-url", "http://127.0.0.1:9", "--api-password", f"{KEY}\n"), "no header can carry"),
+        (("--api-url", "http://127.0.0.1:9", "--api-password", f"{KEY}\n"), "not allowed in"),
     ],
 )
 def test_bad_input_is_one_sentence(

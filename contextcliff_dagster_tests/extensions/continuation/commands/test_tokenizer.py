@@ -23,7 +23,7 @@ def test_the_command_takes_a_repository(
     text = str(tmp_path / "novel.txt")
     assert main(["continuation", text, *options, "nosuch/model"]) == 2
     error = capsys.readouterr().err
-    assert "'hub:nosuch/model' cannot be had" in error
+    assert "'hub:nosuch/model' cannot be loaded" in error
     assert error.count("\n") == 1
     assert main(["continuation", text, *options, "org/model"]) == 2
     assert "Text 'novel' has" in capsys.readouterr().err  # its tokenizer has counted it

@@ -154,11 +154,11 @@ def test_a_csv_file_that_is_no_run_is_refused(content: str, tmp_path: Path) -> N
 
 
 BAD_JSON = {
-    "{": "no JSON",
-    "[]": "no JSON object",
+    "{": "not JSON",
+    "[]": "not a JSON object",
     "{}": "neither individual_rounds",
-    '{"individual_rounds": 3}': "no list of objects",
-    '{"individual_rounds": [3]}': "no list of objects",
+    '{"individual_rounds": 3}': "not a list of objects",
+    '{"individual_rounds": [3]}': "not a list of objects",
     '{"averaged_stats": 3}': "neither individual_rounds",
     "[" * 100_000: "nested too deeply",
 }

@@ -77,7 +77,7 @@ def test_sizes_are_checked() -> None:
     for wrong in (0, 3, -2):
         with pytest.raises(StudyError, match="power of two"):
             context_lengths(8192, wrong)
-    with pytest.raises(StudyError, match="tokens from 1"):
+    with pytest.raises(StudyError, match="at least 1 token"):
         context_lengths(0)
     require_start(2048, 1024)
     with pytest.raises(StudyError, match="2,048"):

@@ -63,7 +63,7 @@ def test_what_is_no_vector_for_each_sentence_is_one_error_without_the_key(
     server: EmbeddingServer, reply: tuple[int, Any]
 ) -> None:
     server.replies = [reply]
-    with pytest.raises(EngineError, match=r"Embeddings by 'tiny' cannot be had") as caught:
+    with pytest.raises(EngineError, match=r"Embeddings by 'tiny' are unavailable") as caught:
         embedder(server).embed(["a", "b"])
     assert "k3y" not in str(caught.value)
 

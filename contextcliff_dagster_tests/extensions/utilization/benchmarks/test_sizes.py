@@ -84,13 +84,13 @@ def test_the_smallest_document_has_a_question_of_each_kind(name: BenchmarkName) 
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("warehouse", {"num_warehouses": 2}, "num_warehouses .* is 2; write a whole number from 3"),
+        ("warehouse", {"num_warehouses": 2}, "num_warehouses .* is 2; use a whole number from 3"),
         ("warehouse", {"num_skus": 2.5}, "num_skus .* is 2.5"),
         ("warehouse", {"skus": 3}, "has no parameter 'skus'"),
-        ("constraints", {"num_attributes": 11}, "11 attributes with 8 values: write 2 to 10"),
-        ("constraints", {"num_facts": 3}, "of 2003 records holds 2 questions at most, not 4"),
+        ("constraints", {"num_attributes": 11}, "11 attributes with 8 values each are out"),
+        ("constraints", {"num_facts": 3}, "of 2003 records holds at most 2 questions, not 4"),
         ("network", {"num_edges": 10**6}, "500 nodes cannot have 1000000 connections"),
-        ("network", {"num_weight_changes": 0}, "write a whole number from 4"),
+        ("network", {"num_weight_changes": 0}, "use a whole number from 4"),
     ],
 )
 def test_parameters_of_no_document_are_refused(

@@ -144,7 +144,7 @@ def test_the_partitions_are_made_one_by_one(store: Store, made: list[documents.B
     assert one.values["documents"] == 2
     assert one.values["questions"] == 8
     assert [(batch.scale, batch.seed) for batch in made] == [("1.5k", 1)]
-    with pytest.raises(StudyError, match="asks for no documents network-2k"):
+    with pytest.raises(StudyError, match="has no documents network-2k"):
         DOCUMENTS.make(study, store, {"document": "network-2k", "seed": "s000"})
 
 

@@ -81,6 +81,6 @@ def test_what_is_out_of_reach_is_one_sentence(benchmark: BenchmarkName) -> None:
 
 def test_too_many_questions_are_one_sentence() -> None:
     with pytest.raises(
-        StudyError, match=r"nearest one .* lower `questions` \(64\) or take another"
+        StudyError, match=r"nearest one .* lower `questions` \(64\) or choose another"
     ):
         SOLVER.solve(Wish("network", 400, 0, questions=64))

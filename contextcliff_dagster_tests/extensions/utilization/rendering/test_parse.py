@@ -115,12 +115,12 @@ def test_empty_lines_and_line_ends_of_windows_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("benchmark", "format", "text", "said"),
     [
-        ("network", "prose", "Node 1 exists.\nNode 02 exists.", "line 2 is no record"),
+        ("network", "prose", "Node 1 exists.\nNode 02 exists.", "line 2 is not a record"),
         ("network", "prose", "Node 1 was here.", "no sentence of this benchmark reads like this"),
         (
             *("warehouse", "prose"),
             "At 00:00:00 on February 30th, 2024, Warehouse 1 sold 2 units of SKU-0001.",
-            "line 1 is no record",
+            "line 1 is not a record",
         ),
         (
             *("warehouse", "prose"),
@@ -134,8 +134,8 @@ def test_empty_lines_and_line_ends_of_windows_are_passed_over() -> None:
         ),
         ("constraints", "prose", "The color of Entity 1 is Oslo.", "color cannot be 'Oslo'"),
         ("constraints", "prose", "Entity 1 has an blue accent.", "no sentence"),
-        ("network", "jsonl", '{"type":"node","id":"N-0001"}\n{"type"', "line 2 .* no JSON: "),
-        ("network", "jsonl", '["node"]', "it is no JSON object"),
+        ("network", "jsonl", '{"type":"node","id":"N-0001"}\n{"type"', "line 2 .* not JSON: "),
+        ("network", "jsonl", '["node"]', "it is not a JSON object"),
         ("network", "jsonl", '{"type":"node"}', "no record type has these keys"),
         ("network", "jsonl", '{"type":"knot","id":"N-0001"}', "no record type has these keys"),
         ("network", "jsonl", '{"type":"node","id":"N-1"}', "id cannot be 'N-1'"),
@@ -145,7 +145,7 @@ def test_empty_lines_and_line_ends_of_windows_are_passed_over() -> None:
             '{"type":"fact","entity":"E-0001","attr":"rating","value":"7"}',
             "rating cannot be '7'",
         ),
-        ("network", "csv", "type,id\nnode,N-0001", "line 1 is no header"),
+        ("network", "csv", "type,id\nnode,N-0001", "line 1 is not a header"),
         (
             *("network", "csv"),
             "type,id,from,to,weight,ts,action,value\nnode,N-0001",
@@ -159,7 +159,7 @@ def test_empty_lines_and_line_ends_of_windows_are_passed_over() -> None:
         (
             *("network", "markdown"),
             "| y | i | f | o | w | t | a | v |\n| --- |\nnode N-0001",
-            "line 3 .* no row of a Markdown table",
+            "line 3 .* not a Markdown table row",
         ),
     ],
 )
@@ -178,5 +178,5 @@ def test_an_unknown_format_is_refused() -> None:
 
 def test_bars_and_backslashes_in_cells_come_back() -> None:
     assert markdown_cells(r"| a\|b | c\\ | \\\| |  |") == ["a|b", "c\\", "\\|", ""]
-    with pytest.raises(ValueError, match="no row"):
+    with pytest.raises(ValueError, match="not a Markdown table row"):
         markdown_cells(r"| a \|")

@@ -56,7 +56,7 @@ def test_the_first_lines_say_that_lengths_are_made(tmp_path: Path) -> None:
     lines = [line for line in markdown.splitlines() if line]
     assert lines[0] == "# Formats"
     assert lines[1] == MADE
-    assert "length and work together" in lines[2]
+    assert "from length or from work" in lines[2]
     assert html.index("Lengths are made here, not natural") < html.index("<table")
 
 
@@ -135,7 +135,7 @@ def test_what_a_picture_shows_is_in_its_alternative_text(tmp_path: Path) -> None
 def test_without_leave_no_answer_is_on_the_page_and_a_command_is() -> None:
     page = utilization_page([_result()], withheld("contextcliff report s --with-answers"), title="")
     text = as_page(page.flat())
-    assert "no question and no answer" in text
+    assert "no questions or answers" in text
     assert "`contextcliff report s --with-answers`" in text
 
 
@@ -156,9 +156,9 @@ def test_band_and_tests_that_disagree_are_explained() -> None:
     (pair,) = analyse_model(few).comparisons
     (sentence,) = tables.disagreements(pair.pooled, 0.95)
     assert sentence == (
-        "At 4k, 8k, 16k and 32k the band excludes 0, and the adjusted permutation test does not "
-        "reject (p > 0.05): over 4 documents no p-value of this test is below 0.12 before Holm's "
-        "adjustment, so more seeds are needed for it. The verdict follows the band."
+        "At 4k, 8k, 16k and 32k the band excludes 0, but the adjusted permutation test does not "
+        "reject (p > 0.05): with 4 documents the smallest possible p-value is 0.12 before Holm's "
+        "adjustment, so the test needs more seeds. The verdict follows the band."
     )
     many = planted_records({"jsonl": 9e9, "prose": 3_000}, benchmarks=("network",), seeds=12)
     (pair,) = analyse_model(many).comparisons

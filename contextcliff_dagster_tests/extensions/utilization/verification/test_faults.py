@@ -64,16 +64,16 @@ CONSTRAINTS = {
     "a missing fact": (drop(0), "and .* are possible"),
     "a missing equality": (drop(1), "and .* are possible"),
     "a missing mutual constraint": (drop(2), "and .* are possible"),
-    "a missing implication": (drop(3), "the text does not answer it"),
+    "a missing implication": (drop(3), "the text does not answer the"),
     "a second possible value": (drop(4), "both 1 and 6 are possible"),
     "another value implied": (change(3, then_value=8), "the answer is 8, not 7"),
     "another fact": (change(0, value="blue"), "the answer is blue, not red"),
     "a contradiction": (again(0, value="blue"), "contradict each other"),
     "a contradiction far from the questions": (again(14, type="fact"), "contradict each other"),
     "no value left": (again(4, value=6), "contradict each other"),
-    "a value of no domain": (change(0, value="pink"), "'pink' is no value of .* 'color'"),
+    "a value of no domain": (change(0, value="pink"), "'pink' is not a value of .* 'color'"),
     "an unknown attribute": (change(11, a2="colour", a1="colour"), "no attribute 'colour'"),
-    "attributes of two domains": (change(2, a2="size"), "color and size are called equal"),
+    "attributes of two domains": (change(2, a2="size"), "color and size are stated to be"),
     "a fact too many": (again(0, entity="E-0009"), "the answer is 3, not 2"),
     "a fact too few": (drop(12), "the answer is 1, not 2"),
 }
@@ -92,7 +92,7 @@ NETWORK = {
     "an initial weight of zero": (change(9, weight=0), "has the initial weight 0"),
     "half a weight": (change(7, weight=7), "from N-0001 to N-0002 becomes 10.5"),
     "two events at once": (again(15), "two events change the connection from N-0000 to N-0001"),
-    "the target cut off": (drop(9, 11), "the text does not answer it"),
+    "the target cut off": (drop(9, 11), "the text does not answer the"),
 }
 CASES = [
     pytest.param(name, plant, phrase, id=f"{name}-{what}")
@@ -124,7 +124,7 @@ def test_a_planted_fault_is_found(
     with pytest.raises(VerificationError, match=phrase) as caught:
         require_agreement(verdicts, questions, name, seed=42, where="prose, 8k")
     assert f"The {name} document of seed 42 (prose, 8k) fails" in str(caught.value)
-    assert "is a fault of this program" in str(caught.value)
+    assert "this is a bug" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
@@ -140,5 +140,5 @@ def test_the_answer_is_compared_and_never_used(name: BenchmarkName) -> None:
 def test_a_question_that_the_benchmark_lacks_is_refused(name: BenchmarkName) -> None:
     records, (first, *_) = document(name)
     about = {**first.about, "from": "N-0000", "to": "N-0001", "entity": "E", "attr": "color"}
-    with pytest.raises(ValueError, match=f"no question of the {name} benchmark"):
+    with pytest.raises(ValueError, match=f"not a question of the {name} benchmark"):
         verify_records(records, name, [replace(first, about={**about, "ask": "colour"})])

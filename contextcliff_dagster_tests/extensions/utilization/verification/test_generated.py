@@ -47,7 +47,7 @@ def test_a_document_of_any_size_is_supported_by_its_text_or_one_sentence(
     parameters = parameters_for(name, records)
     most = most_questions(name, parameters)
     if questions > most:
-        with pytest.raises(ValueError, match=f"holds {most} questions at most, not {questions};"):
+        with pytest.raises(ValueError, match=f"holds at most {most} questions, not {questions};"):
             generate(name, seed, parameters, evidence=evidence, questions=questions)
         questions = most
     data = generate(name, seed, parameters, evidence=evidence, questions=questions)

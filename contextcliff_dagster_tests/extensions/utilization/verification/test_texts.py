@@ -51,7 +51,7 @@ def test_a_text_that_cannot_be_read_supports_nothing(name: BenchmarkName) -> Non
     text = rendered(name, "jsonl").replace("}\n{", "}\nand then\n{", 1)
     for verdict in verify(text, name, questions):
         assert verdict[:4] == (None, False, False, "parse")
-        assert verdict.fault.startswith("it cannot be read: line 2 is no record")
+        assert verdict.fault.startswith("the text cannot be parsed: line 2 is not a record")
     assert not any(verdict.agrees for verdict in verify("", name, questions)), "nothing at all"
 
 

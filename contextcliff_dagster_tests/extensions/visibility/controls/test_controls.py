@@ -73,7 +73,7 @@ def test_a_view_is_what_the_prompt_shows(task: Task) -> None:
 
 
 def test_other_texts_are_no_prompt() -> None:
-    with pytest.raises(ValueError, match="no prompt"):
+    with pytest.raises(ValueError, match="not one of the experiment visibility"):
         read_prompt("Tell me a joke.")
 
 

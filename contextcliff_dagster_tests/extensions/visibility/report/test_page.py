@@ -76,7 +76,7 @@ def test_the_answer_comes_first(tmp_path: Path) -> None:
     md, html, pictures = written(tmp_path, made_result(), trajectories=told())
     assert md.index(MEASURED[:40]) < md.index("Showing more helps: the regret") < md.index(".png")
     assert answer_sentences(made_result()) == [
-        "Showing more helps: the regret is less with bounds shown (-0.21) and history of 5 steps "
+        "Showing more helps: the regret is lower with bounds shown (-0.21) and history of 5 steps "
         "(-0.14).",
         "144 runs went from a regret of 0.90 to 0.25 in 10 steps; of the searches without a model "
         "the best reach 0.30 (random points).",
@@ -109,7 +109,7 @@ def test_the_answer_comes_first(tmp_path: Path) -> None:
     "Does an effect depend on another axis?",
     "What does a search without a model reach?",
     "How many seeds does it need?",
-    "How is it read?",
+    "How do I read it?",
     "How was it measured?",
 ])  # fmt: skip
 def test_every_question_has_an_answer(question: str) -> None:
@@ -132,20 +132,20 @@ def test_several_models_have_sections_of_their_own(tmp_path: Path) -> None:
 def test_one_run_has_its_steps_up_front_and_no_effects(tmp_path: Path) -> None:
     run = (replace(told()[0], why="The run"),)
     page = visibility_page([single()], title="One", trajectories=run)
-    assert [fold.question for fold in page.folds] == ["How is it read?", "How was it measured?"]
+    assert [fold.question for fold in page.folds] == ["How do I read it?", "How was it measured?"]
     _, html, pictures = written(tmp_path, single(), trajectories=run)
     assert list(pictures) == ["visibility-curves-tuner.png", "visibility-runs-tuner.png"]
-    assert html.index("Step 1:") < html.index("How is it read?")
+    assert html.index("Step 1:") < html.index("How do I read it?")
     assert "6.0% of 10 steps" in html
 
 
 def test_only_fallbacks_say_so(tmp_path: Path) -> None:
     lost = made_result(fallback=1.0)
     assert fallback_sentence(lost) == (
-        "No reply of 1,440 steps set a parameter: nothing here is the model's search (50.0% of "
-        "the replies could not be read)."
+        "No reply in 1,440 steps set a parameter: nothing here shows the model's search (50.0% "
+        "of the replies could not be read)."
     )
-    assert "nothing here is the model" in written(tmp_path, lost)[1]
+    assert "nothing here shows the model" in written(tmp_path, lost)[1]
 
 
 def test_searches_that_are_alike_are_named_together() -> None:
@@ -170,7 +170,7 @@ def test_nothing_whole_is_nothing_invented(tmp_path: Path) -> None:
     _, html, pictures = written(tmp_path, empty)
     assert pictures == {}
     assert "so there are no steps to count" in html
-    assert "24 of 40 runs that are not whole" in html
+    assert "24 of 40 incomplete runs" in html
     assert overview(empty)["regret after the last step"] is None
 
 
@@ -196,10 +196,10 @@ def test_pictures_have_the_same_bytes_and_any_size() -> None:
 @pytest.mark.parametrize(
     ("verdict", "words"),
     [
-        ("harms", "Showing more harms: the regret is more with task text shown (+0.30)."),
-        ("mixed", "less with bounds shown (-0.21), more with task text shown (+0.30)."),
-        ("no_benefit", "of every axis a benefit of 0.1 or more is excluded."),
-        ("undecided", "and a benefit of 0.1 is not excluded of each."),
+        ("harms", "Showing more harms: the regret is higher with task text shown (+0.30)."),
+        ("mixed", "lower with bounds shown (-0.21), higher with task text shown (+0.30)."),
+        ("no_benefit", "a benefit of 0.1 or more is ruled out for every axis."),
+        ("undecided", "and a benefit of 0.1 is not ruled out for every axis."),
     ],
 )
 def test_each_verdict_in_a_sentence(verdict: str, words: str) -> None:
@@ -245,7 +245,7 @@ def test_the_analysis_of_one_run_has_a_page(tmp_path: Path) -> None:
     runs = tuple(replace(one, model=result.model) for one in trajectories_of(records))
     _, html, pictures = written(tmp_path, result, trajectories=runs)
     assert "The run went from a regret of" in html
-    assert "No reply of 3 steps set a parameter" in html
+    assert "No reply in 3 steps set a parameter" in html
     assert "so nothing was searched" in html
     assert list(pictures) == ["visibility-curves-model.png", "visibility-runs-model.png"]
 

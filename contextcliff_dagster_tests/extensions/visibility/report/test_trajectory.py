@@ -75,11 +75,11 @@ def test_a_run_in_words() -> None:
     assert told[3].startswith("Step 3: the reply could not be read, so the configuration stayed; ")
     assert told[4].startswith("Step 4: went back to the configuration of step 1; ")
     assert told[5].startswith(
-        'Step 5: stayed with the same configuration and "depth" is no parameter of the task; '
+        'Step 5: stayed with the same configuration and "depth" is not a parameter of the task; '
     )
-    assert '"many" for max_iter is no number' in told[6]
+    assert '"many" for max_iter is not a number' in told[6]
     assert told[7].startswith("Its moves were of medium size: 2 of 5 steps of the model are new")
-    assert "1 step of 6 came to nothing." in told[7]
+    assert "1 step of 6 set nothing." in told[7]
     assert re.fullmatch(
         r"It would report accuracy 0\.\d+ on the test rows: regret 0\.\d+, from 0\.\d+ at the "
         r"start\.",

@@ -216,7 +216,7 @@ def test_other_data_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     trainings_file(store).unlink(missing_ok=True)
     other = replace(task_named("toy"), load=task_named("toy-flat").load)
     bench = Bench(other, Trainings(other, store, grounds_of(study, store)["toy"].data_sha256), None)
-    with pytest.raises(DataError, match="are not those that this study began with"):
+    with pytest.raises(DataError, match="changed since this study began"):
         bench.trainings.evaluation(other.space.start, 0)
 
 

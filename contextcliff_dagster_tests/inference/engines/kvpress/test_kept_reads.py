@@ -95,5 +95,5 @@ def test_files_of_what_was_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("given", ["-1", "much", "nan", "1e999"])
 def test_no_room_on_the_disk_that_is_no_number(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(DISK_VARIABLE, given)
-    with pytest.raises(EngineError, match="leave it out for 8"):
+    with pytest.raises(EngineError, match="unset it for 8"):
         disk_bytes()

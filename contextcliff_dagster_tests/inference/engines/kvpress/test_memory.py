@@ -74,7 +74,7 @@ def test_variants_share_what_they_read_and_h2o_reads_once_more() -> None:
     short, long = reads.notes()
     assert short.startswith("reference-short on kvpress takes up to about ")
     assert "(100 tokens)" in short
-    assert "4.1 MB of it for the whole cache of the longest document (2,000 tokens)" in long
+    assert "including 4.1 MB for the full cache of the longest document (2,000 tokens)" in long
     assert DISK_VARIABLE in long
 
 

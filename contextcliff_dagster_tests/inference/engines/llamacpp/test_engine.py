@@ -214,7 +214,7 @@ def test_threads_and_concurrency_are_no_part_of_the_identity() -> None:
     [
         ({"kv_cache_dtype": "fp8"}, "no KV cache of type 'fp8'"),
         ({"rope_scaling": {"rope_type": "dynamic"}}, "rope_type: dynamic"),
-        ({"rope_scaling": {"factor": 2}}, "factor and no rope_type"),
+        ({"rope_scaling": {"factor": 2}}, "factor but no rope_type"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": -1}}, "factor: -1"),
         ({"weights": "none.gguf"}, "neither here nor in"),
         ({"weights": __file__}, "not a GGUF file"),

@@ -62,8 +62,8 @@ def test_a_certificate_that_signs_itself_is_named_with_its_cure(tmp_path: Path) 
     tls, _ = self_signed(tmp_path)
     with recorded(tls=tls) as (url, server):
         said = refused(tmp_path, url)
-    assert "has a certificate that is not trusted (self-signed certificate)" in said
-    assert "`ca_bundle` in models.yaml or by SSL_CERT_FILE" in said
+    assert "has an untrusted certificate (self-signed certificate)" in said
+    assert "set `ca_bundle` in models.yaml or SSL_CERT_FILE" in said
     assert server.seen == []
 
 
@@ -76,7 +76,7 @@ def test_a_server_without_tls_is_named(tmp_path: Path) -> None:
 
     with on_a_thread(puzzled) as url:
         said = refused(tmp_path, url.replace("http", "https"))
-    assert "no TLS is spoken there" in said
+    assert "the server does not use TLS" in said
     assert "correct `base_url` in models.yaml" in said
 
 
@@ -101,10 +101,12 @@ def test_certificates_that_cannot_be_read_are_one_sentence(
     text.write_text("no certificate")
     for path in (text, tmp_path / "absent.pem"):
         said = refused(tmp_path, "https://127.0.0.1:9/v1", ca_bundle=str(path))
-        assert said.startswith(f"{path} is no file of certificates (")
+        assert said.startswith(f"{path} is not a certificate file (")
         assert "correct `ca_bundle` in models.yaml" in said
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "absent.pem"))
-    assert refused(tmp_path, "https://127.0.0.1:9/v1").startswith("SSL_CERT_FILE is no file")
+    assert refused(tmp_path, "https://127.0.0.1:9/v1").startswith(
+        "SSL_CERT_FILE is not a certificate file"
+    )
 
 
 def test_a_ca_bundle_is_found_next_to_the_file_that_names_it(tmp_path: Path) -> None:
@@ -176,7 +178,7 @@ def test_a_socks_proxy_is_refused_and_gets_no_key(
     with recorded() as (url, proxy):
         monkeypatch.setenv("all_proxy", url.replace("http", scheme).removesuffix("/v1"))
         said = refused(tmp_path, "http://models.example/v1", api_key_env="MY_KEY")
-    assert "SOCKS is not spoken here; name an HTTP proxy" in said
+    assert "SOCKS is not supported; set HTTP_PROXY" in said
     assert proxy.connections == 0
 
 
@@ -191,7 +193,7 @@ def test_a_server_on_this_machine_behind_a_proxy_names_no_proxy(
             proxy = stack.enter_context(recorded({"": PAGE}))[0].removesuffix("/v1")
         monkeypatch.setenv("http_proxy", proxy)
         said = refused(tmp_path, url)
-    assert "it is on this machine and asked through a proxy: set NO_PROXY=127.0.0.1" in said
+    assert "the server is on this machine but behind a proxy: set NO_PROXY=127.0.0.1" in said
     assert server.seen == []
 
 
@@ -231,12 +233,12 @@ def test_a_path_where_nothing_answers_is_named(tmp_path: Path) -> None:
     with recorded({"/v1/models": LISTED, "/v1/chat/completions": ANSWERED}) as (url, _):
         said = refused(tmp_path, url.removesuffix("/v1"))
     assert "nothing answers there (404: nothing here); correct `base_url`" in said
-    assert "it mostly ends in /v1" in said
+    assert "it usually ends in /v1" in said
 
 
 @pytest.mark.parametrize("url", ["http://[::1]x/v1", "http://ex\x01ample/v1", "http://ä..b/v1"])
 def test_what_is_no_address_is_one_sentence(url: str, tmp_path: Path) -> None:
-    assert "is no address; correct `base_url` in models.yaml" in refused(tmp_path, url)
+    assert "is not an address; correct `base_url` in models.yaml" in refused(tmp_path, url)
 
 
 def test_the_server_of_these_tests_answers(tmp_path: Path) -> None:

@@ -230,7 +230,7 @@ def test_a_server_that_read_fewer_tokens_than_were_sent_is_not_believed(tmp_path
     sample = LedgerSample(1, 1, max_tokens=600, seed=3)
     summary, rows, _ = run(tmp_path, ["truncated"], sample, tokenizer="reference")
     assert (summary.invalid_truncated, rows[0]["no_answer"]) == (1, "invalid_truncated")
-    assert "read 20 prompt tokens" in rows[0]["error"]
+    assert "the server read 20 of the 49 prompt tokens sent" in rows[0]["error"]
 
 
 def test_without_a_count_of_our_own_the_check_is_said_to_be_missing(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ def test_a_user_in_the_address_and_a_key_are_one_too_many(
     entry = openai_entry(url, api_key_env="MY_KEY")
     with (
         Ledger.open(tmp_path / "state.db") as ledger,
-        pytest.raises(EngineError, match="a request can carry one of the two") as caught,
+        pytest.raises(EngineError, match="a request can carry only one of them") as caught,
     ):
         sample = LedgerSample(1, 1)
         measure(plan_of(sample, 1), entry, ledger)

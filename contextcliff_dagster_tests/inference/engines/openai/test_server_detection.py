@@ -313,8 +313,8 @@ def test_a_hiccup_in_counting_costs_a_moment_and_no_call(
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
-        ("503", r"does not count prompts any more.*run the same command again"),
-        ("400", r"cannot count a prompt.*another prompt mode, or name .*`tokenizer`"),
+        ("503", r"no longer counts prompts.*run the same command again"),
+        ("400", r"cannot count a prompt.*another prompt mode, or set .*`tokenizer`"),
         ("404", r"nothing answers there"),
     ],
 )
@@ -378,7 +378,7 @@ def test_a_window_that_nobody_tells_is_asked_for_in_a_sentence(tmp_path: Path) -
     (sentence,) = said
     assert sentence.startswith("Note: ")
     assert "'remote'" in sentence
-    assert "give `window_tokens` in models.yaml" in sentence
+    assert "set `window_tokens` in models.yaml" in sentence
 
 
 # --- embeddings ---
@@ -418,5 +418,5 @@ def test_embeddings_that_do_not_come_are_a_fault(
 
 
 def test_an_engine_without_embeddings_says_so() -> None:
-    with pytest.raises(EngineError, match=r"engine 'reference' has no embeddings; name a model"):
+    with pytest.raises(EngineError, match=r"engine 'reference' has no embeddings; choose a model"):
         asyncio.run(open_engine(reference_entry()).embed(["a"]))

@@ -198,7 +198,7 @@ def test_a_servers_count_of_a_prompt_is_one_that_the_prompt_can_have(value: obje
     if value in (1, 12.0) and value is not True:
         assert asyncio.run(count).tokens == value
     else:
-        with pytest.raises(TransportError, match="no count of tokens"):
+        with pytest.raises(TransportError, match="no token count"):
             asyncio.run(count)
 
 

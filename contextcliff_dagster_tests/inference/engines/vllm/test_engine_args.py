@@ -163,7 +163,7 @@ def test_weights_that_are_no_folder_are_one_sentence(installed: None, tmp_path: 
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
     with pytest.raises(EngineError, match=r"a folder of safetensors; make one .*\.dequantize FILE"):
         declared_identity(entry(weights=str(tmp_path / "model.gguf")))
-    with pytest.raises(EngineError, match=r"no folder with a config\.json"):
+    with pytest.raises(EngineError, match=r"not a folder with config\.json"):
         declared_identity(entry(weights=str(tmp_path)))
 
 

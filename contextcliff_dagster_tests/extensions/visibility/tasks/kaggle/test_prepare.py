@@ -127,7 +127,7 @@ def test_some_rows_of_a_long_file_are_the_same_ones_each_time(store: Store, tmp_
 NOMAD = table_of(format_named("nomad"))
 BROKEN = {
     "no file": (None, "cannot be read"),
-    "empty": (b"", "no table of comma-separated values"),
+    "empty": (b"", "not a CSV table"),
     "header only": (NOMAD.split("\n")[0].encode() + b"\n", "has no rows"),
     "another table": (b"a,b\n1,2\n", r"lacks the columns .* and 10 more of nomad"),
     "one column short": (
@@ -136,10 +136,10 @@ BROKEN = {
     ),
     "a word": (NOMAD.replace("\n5,3", "\n5,many").encode(), "row 6: bandgap_energy_ev is 'many'"),
     "nothing": (NOMAD.replace("\n5,3", "\n5,").encode(), "row 6: bandgap_energy_ev is ''"),
-    "infinity": (NOMAD.replace("\n5,3", "\n5,inf").encode(), "which is no finite number"),
+    "infinity": (NOMAD.replace("\n5,3", "\n5,inf").encode(), "which is not a finite number"),
     "a cut row": (NOMAD[:-40].encode(), "row 60: "),
     "not UTF-8": (NOMAD.encode("utf-16"), "not UTF-8"),
-    "a web page": (b"\n<!DOCTYPE html>\n<html>,,</html>", "is a web page .* accept the rules"),
+    "a web page": (b"\n<!DOCTYPE html>\n<html>,,</html>", "is a web page, .* accept the rules"),
     "a zipped web page": (zipped(train__csv=b"<HTML>"), "is a web page"),
     "binary": (b"\x00\x01\x02" * 99, "lacks the columns|no table"),
     "a broken zip": (
@@ -188,7 +188,7 @@ def test_what_was_not_prepared_or_is_damaged_is_not_loaded(store: Store, tmp_pat
 
 
 def test_only_what_is_made_of_a_file_is_prepared(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match="'digits' is not made of a file"):
+    with pytest.raises(StudyError, match="'digits' is not prepared from a file"):
         prepare(store, "digits", tmp_path)
     with pytest.raises(ContextCliffError, match="it is a folder"):
         prepare(store, "nomad", tmp_path)
