@@ -30,19 +30,19 @@ EXPIRES_AFTER_DAYS = 90
 
 
 class PolicyError(ContextCliffError):
-    """A policy that cannot be created, read or applied."""
+    """Raised for a policy that cannot be created, read or applied."""
 
 
 class AboveCapError(PolicyError):
-    """A call that is longer than the policy allows."""
+    """Raised for a call that is longer than the policy allows."""
 
 
 class ExpiredPolicyError(PolicyError):
-    """A policy whose expiry date has passed."""
+    """Raised for a policy whose expiry date has passed."""
 
 
 class ForeignPolicyError(PolicyError):
-    """A policy measured for another model, serving identity or tokenizer."""
+    """Raised for a policy measured for another model, serving identity or tokenizer."""
 
 
 @dataclass(frozen=True, slots=True)

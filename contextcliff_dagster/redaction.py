@@ -79,7 +79,7 @@ def redact(text: str, secrets: Iterable[str] = (), *, limit: int = 300) -> str:
 
 
 def hide_keys(text: str) -> str:
-    """Return ``text`` with everything that looks like a secret hidden."""
+    """Return ``text`` with everything hidden that looks like a secret."""
     for pattern, shown in _PATTERNS:
         text = pattern.sub(shown, text)
     return _BASIC.sub(_without_basic, text)
@@ -98,7 +98,7 @@ def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def without_secrets(value: Any, secrets: tuple[str, ...] = ()) -> Any:
-    """Return a copy of a JSON-like ``value`` in which every secret reads ``[hidden]``.
+    """Return a copy of a JSON-like ``value`` with every secret replaced by ``[hidden]``.
 
     A text under a secret's key ("api_key", "password") is always hidden.
     """
@@ -164,7 +164,7 @@ def written_url(url: str) -> str:
 
 
 def _named_only(match: re.Match[str]) -> str:
-    """Keep names of variables; hide anything else, because it might be the secret itself."""
+    """Keep names of variables; hide anything else, because it may be the secret itself."""
     name, equals, value = match[0].rpartition("=")
     only_variables = re.fullmatch(r"(\$\{[A-Za-z_][A-Za-z0-9_]*\}|:)+", value)
     return match[0] if only_variables else f"{name}{equals}{HIDDEN}"

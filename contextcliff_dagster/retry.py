@@ -84,7 +84,7 @@ class AttemptBudget:
 
     @property
     def told(self) -> str:
-        """Return a phrase that says how often the server asked the call to wait."""
+        """Return a phrase stating how often the server asked the call to wait."""
         return f"asked to wait {self._slow_downs} of at most {self._backoff.slow_downs} times"
 
     def wait_after(self, error: TransientError, took_s: float, rng: random.Random) -> float | None:

@@ -1,4 +1,4 @@
-"""Progress of steps that send no calls: files read, documents counted.
+"""Progress of steps that make no calls, such as reading files or counting documents.
 
 Packages report progress and displays listen. Without a listener, reports are ignored.
 """

@@ -81,7 +81,7 @@ class Store:
 
     @classmethod
     def default(cls) -> Store:
-        """Return the store that this process's environment selects.
+        """Return the store selected by this process's environment.
 
         Raises:
             StoreError: a newer version of this program created the store, which is left unchanged.
@@ -110,8 +110,8 @@ class Store:
 
     @property
     def ledger(self) -> Path | DatabaseUrl:
-        """Return the place of the call ledger: the database in ``CONTEXTCLIFF_LEDGER`` (raises as
-        `DatabaseUrl`), else the SQLite file ``state.db``.
+        """Return the location of the call ledger: the database in ``CONTEXTCLIFF_LEDGER`` (raises
+        as `DatabaseUrl`), else the SQLite file ``state.db``.
         """
         url = os.environ.get("CONTEXTCLIFF_LEDGER")
         return DatabaseUrl(url) if url else self.root / "state.db"
@@ -129,7 +129,7 @@ class Store:
 
     @property
     def database_dir(self) -> Path:
-        """Return the folder of databases: the root, unless its path has ``?`` or ``%``."""
+        """Return the folder for databases: the root, unless its path contains ``?`` or ``%``."""
         if not {"?", "%"} & set(str(self.root)):
             return self.root
         digest = hashlib.sha256(str(self.root).encode()).hexdigest()[:16]
@@ -148,18 +148,18 @@ class Store:
         return self.study_dir(study) / "preparation"
 
     def baseline_file(self, study: str) -> Path:
-        """Return the file that names the campaign a person pinned as the study's baseline."""
+        """Return the file that names the campaign pinned as the study's baseline."""
         return self.study_dir(study) / "baseline.json"
 
     def calibration_file(self, study: str) -> Path:
-        """Return the file of simulated error rates of the study's design."""
+        """Return the file with simulated error rates for the study's design."""
         return self.study_dir(study) / "calibration.json"
 
     def manifest_dir(self, study: str) -> Path:
         return self.study_dir(study) / "manifest"
 
     def campaign_dir(self, table: str, study: str, campaign: str) -> Path:
-        """Return the folder of one campaign's ``table``, laid out as model=/bin=/file."""
+        """Return the folder for one campaign's ``table``, laid out as model=/bin=/file."""
         return self.study_dir(study) / table / f"campaign={slug(campaign)}"
 
     def table_file(self, table: str, study: str, campaign: str, model: str, bin: str) -> Path:
@@ -168,7 +168,7 @@ class Store:
         return folder / f"model={slug(model)}" / f"bin={slug(bin)}" / f"{table}.parquet"
 
     def campaign_copy(self, table: str, study: str, campaign: str) -> Path:
-        """Return the file of all of a campaign's records, hidden from the folder's data set."""
+        """Return the file with all of a campaign's records, hidden from the folder's data set."""
         return self.campaign_dir(table, study, campaign) / ".records_at_once"
 
     def profiles_dir(self, study: str, campaign: str) -> Path:
@@ -180,7 +180,7 @@ class Store:
         return self.profiles_dir(study, campaign) / slug(model)
 
     def results_file(self, study: str, campaign: str, experiment: str) -> Path:
-        """Return the results file of an experiment other than the length profile, all models."""
+        """Return the results file (all models) of an experiment other than the length profile."""
         return self.study_dir(study) / "results" / slug(campaign) / f"{slug(experiment)}.json"
 
     def report_dir(self, study: str, campaign: str) -> Path:

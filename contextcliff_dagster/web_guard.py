@@ -86,8 +86,8 @@ class AllowedHosts:
         return host == bound or (is_loopback(bound) and host in _LOOPBACK)
 
     def accept_origin(self, origin: str, host_header: str) -> bool:
-        """Return whether the requesting page came from this server, by host and port; browsers
-        treat all servers of this machine as the same site."""
+        """Return whether the requesting page came from this server, comparing host and port,
+        because browsers treat all servers on this machine as the same site."""
         scheme, _, written = origin.partition("://")
         address, called = read_address(written), read_address(host_header)
         default = _DEFAULT_PORTS.get(scheme.lower())
@@ -174,7 +174,7 @@ class AccessToken:
 
 
 def choose_token() -> tuple[str, bool]:
-    """Return the token of ``CONTEXTCLIFF_TOKEN`` or a new one, and whether it is the variable's.
+    """Return the token and whether it comes from ``CONTEXTCLIFF_TOKEN``; if not, it is new.
 
     The variable is removed from the environment, so that child processes do not inherit it.
 
@@ -232,7 +232,7 @@ class WebGuard:
     check_read: Callable[[str, str], None] = lambda path, query: None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, refuse, or trade the token of a link for a cookie."""
+        """Answer or refuse the request, or exchange a link's token for a cookie."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return

@@ -1,4 +1,4 @@
-"""Validated YAML files of the user; every error names file, line and key."""
+"""Validated YAML files written by users; every error names the file, line and key."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def _refuse_duplicate_keys(root: yaml.Node, path: Path) -> None:
 
 
 def _locate(root: yaml.Node, location: Iterable[int | str]) -> tuple[list[str], int]:
-    """Return the keys of ``location`` in the file, including a missing last key, and the line."""
+    """Return the keys along ``location``, even if the last is missing, and their line."""
     import yaml
 
     node, parts, line = root, [], root.start_mark.line + 1

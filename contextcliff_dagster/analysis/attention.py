@@ -1,6 +1,6 @@
-"""Attention of the last prompt token over length, and whether it predicts wrong answers.
+"""Attention of the last prompt token as length grows, and whether it predicts wrong answers.
 
-Verdict and cap never use it. `inference` measures attention.
+The verdict and the cap never use it. `inference` measures attention.
 
 Entropy threshold of the degraded region (`fit_threshold`). The region is a range of lengths, so a
 threshold that only marks long documents would match it without adding information. It is therefore
@@ -12,7 +12,7 @@ limit of its error is below .5 (chance) and the lower limit of its gain over len
 Entropy change (`find_entropy_change`): the length at which entropy departs from its trend, and
 whether the score also drops there. Entropy drifts smoothly with length in any model. The trend is a
 parabola in the logarithm of the length; a change is a jump and a bend added to it at one length.
-The statistic is the largest share of the residual variance that a change at any length explains;
+The statistic is the largest fraction of the residual variance that a change at any length explains;
 its p-value comes from residuals permuted over the documents (Freedman and Lane 1983, Journal of
 Business & Economic Statistics 1, 292-298), and the maximum over lengths makes it one test. The
 interval contains the lengths whose deviance n log(SSE / least SSE) is within 7.35 of the best, as
@@ -75,7 +75,7 @@ class AttentionSample:
         tokens: prompt lengths, in the model's own tokens (n).
         entropy: entropy of the attention divided by the logarithm of ``tokens``: 0 if one token
             has all of it, 1 if all have the same (n, layers, heads).
-        sinks: share of the attention on the first tokens of the prompt (n, layers, heads).
+        sinks: fraction of the attention on the first tokens of the prompt (n, layers, heads).
         evidence: share on the evidence's tokens, without sinks; NaN if unknown (n, layers,
             heads). All three are NaN if a layer lacks the head.
         trained_tokens: context length used in training; None if unknown.
@@ -114,12 +114,12 @@ _ROUNDING = 1e-5
 
 
 RIGHT = 0.5
-"""Least score of a right answer."""
+"""Minimum score of an answer that counts as right."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedAttention:
-    """Examples with an answer and attention, in order of length.
+    """Examples that have both an answer and attention, in order of length.
 
     Attributes:
         examples: their rows of `Sample.examples` (n), with ``entropy``, ``sinks`` and ``evidence``
@@ -146,12 +146,12 @@ class MatchedAttention:
 
     @property
     def document(self) -> Ints:
-        """Return the number of each example's document (n)."""
+        """Return the index of each example's document (n)."""
         return self.examples["document"].to_numpy(np.int64)
 
 
 def match_attention(attention: AttentionSample, sample: Sample) -> MatchedAttention | None:
-    """Return the examples of ``sample`` with attention; None if there are none."""
+    """Return the examples of ``sample`` that have attention data; None if there are none."""
     place = {name: i for i, name in enumerate(attention.example_ids)}
     rows = sample.examples["example_id"].astype(str).map(place)
     has_attention = rows.notna().to_numpy()
@@ -181,7 +181,7 @@ def _mean_known(values: Floats, axes: tuple[int, ...]) -> Floats:
 def attention_by_bin(
     matched: MatchedAttention, bins: list[LengthBin], settings: AnalysisSettings
 ) -> list[AttentionBin]:
-    """Return means of each bin with examples, with Student's intervals over documents."""
+    """Return the means of each non-empty bin, with Student's t intervals over documents."""
     rows = []
     index = matched.examples["bin_index"].to_numpy(np.int64)
     for i, length_bin in enumerate(bins):
@@ -208,13 +208,13 @@ def attention_by_bin(
 
 
 def _layers(values: Floats) -> list[float]:
-    """Return the mean of each layer over the examples with known values."""
+    """Return each layer's mean over the examples whose values are known."""
     known = np.isfinite(values).all(axis=1)
     return [float(x) for x in values[known].mean(axis=0)] if known.any() else []
 
 
 def _mean(values: Floats, document: Ints, confidence: float) -> MeanScore:
-    """Return the mean of known values, with an interval over documents; null if only one."""
+    """Return the mean of the known values; the interval is null if there is only one document."""
     from scipy.special import stdtrit
 
     known = np.isfinite(values)
@@ -233,13 +233,13 @@ def _mean(values: Floats, document: Ints, confidence: float) -> MeanScore:
 
 
 LEAST_TO_FIT_AND_JUDGE = 10
-"""Least number of right answers, and of wrong answers, in each half."""
+"""Minimum number of right answers, and of wrong answers, in each half."""
 CHANCE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A threshold, and the side of it to flag as wrong."""
+    """A threshold, and which side of it is flagged as wrong."""
 
     value: float
     side: Literal["above", "below"]
@@ -294,7 +294,7 @@ def first_half(matched: MatchedAttention) -> Bools:
 
 
 def best_cut(values: Floats, wrong: Bools) -> Cut:
-    """Return the first cut of least balanced error, halfway between two values."""
+    """Return the first cut with the smallest balanced error; it lies midway between two values."""
     order = np.argsort(values, kind="stable")
     ranked, bad = values[order], wrong[order].astype(np.float64)
     ends = np.flatnonzero(np.append(np.diff(ranked) > 0, True))
@@ -310,10 +310,10 @@ def best_cut(values: Floats, wrong: Bools) -> Cut:
 
 
 def balanced_error(lost: Bools, wrong: Bools, document: Ints, confidence: float) -> BalancedError:
-    """Return the balanced error of judgements ``lost`` (N); Wilson's intervals give its interval.
+    """Return the balanced error of the judgements ``lost`` (N), with an interval from Wilson's.
 
-    Questions on one document count less, by the design effect (`intervals.design_effect`). The
-    limits are combined as by Newcombe (1998, Statistics in Medicine 17, 873-890).
+    Counts are divided by the design effect (`intervals.design_effect`) of questions on one
+    document. Limits are combined as in Newcombe (1998, Statistics in Medicine 17, 873-890).
     """
     z = band_quantile(confidence, 1)
     value = below = above = 0.0
@@ -335,7 +335,7 @@ def balanced_error(lost: Bools, wrong: Bools, document: Ints, confidence: float)
 def _gain(
     saved: Floats, wrong: Bools, document: Ints, confidence: float
 ) -> tuple[float, float, float]:
-    """Return the mean over both classes of ``saved`` (N), with Student's interval by document."""
+    """Return the mean of ``saved`` (N) over both classes, with Student's interval by document."""
     from scipy.special import stdtrit
 
     means = {kind: float(saved[wrong == kind].mean()) for kind in (True, False)}
@@ -352,7 +352,7 @@ def _gain(
 
 
 APPROACHED = 0.9
-"""Least share of the trained length at which prompts count as near it."""
+"""Prompts of at least this fraction of the trained length count as near it."""
 _LEAST_DOCUMENTS, _LEAST_SIDE, _SIDE_SHARE = 30, 6, 0.08
 _MOST_UNITS, _MOST_PLACES = 400, 60
 
@@ -365,7 +365,7 @@ class _Scan:
     changes: Floats
 
     def explained(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Return squares explained per change (B, K) and beyond the trend (B); rows (B, n)."""
+        """Return squares explained per change (B, K) and left by the trend (B); rows (B, n)."""
         parts = (rows @ self.changes) ** 2
         total = (rows**2).sum(axis=1) - ((rows @ self.trend) ** 2).sum(axis=1)
         return parts.reshape(len(rows), -1, 2).sum(axis=2), total
@@ -374,7 +374,7 @@ class _Scan:
 def find_entropy_change(
     matched: MatchedAttention, settings: AnalysisSettings
 ) -> EntropyChange | None:
-    """Return the change; None without one at the level of ``settings``, or few documents."""
+    """Return the entropy change; None if it is not significant or documents are too few."""
     lengths, entropy = _units(matched)
     count = len(lengths)
     side = max(_LEAST_SIDE, int(np.ceil(_SIDE_SHARE * count)))
@@ -418,7 +418,7 @@ def predict_rope_failure(
     trained_tokens: int | None,
     window_tokens: int | None,
 ) -> RopeFailure | None:
-    """Return the drop's place as a share of the window; None unless all of these hold:
+    """Return the drop's position as a fraction of the window; None unless all of these hold:
 
     - the trained length and the window are known, and the longest prompt has at least 90% of the
       trained length;
@@ -452,7 +452,7 @@ def _agree(drop: Drop, change: EntropyChange) -> bool:
 
 
 def _units(matched: MatchedAttention) -> tuple[Floats, Floats]:
-    """Return length and mean entropy by document, in order; above 400, neighbours are merged."""
+    """Return each document's length and mean entropy, in order; merges neighbours above 400."""
     _, first_row, unit, count = np.unique(
         matched.document, return_index=True, return_inverse=True, return_counts=True
     )
@@ -482,15 +482,15 @@ def _scan(x: Floats, cuts: Ints) -> _Scan:
 
 
 LEAST_OF_A_CLASS = 5
-"""Least number of documents with right answers, and with wrong answers, for an AUC."""
+"""An AUC needs this many documents with right answers, and as many with wrong answers."""
 _SIGN: dict[Predictor, float] = {"entropy": 1.0, "evidence": -1.0}
-"""Expected direction of a predictor for wrong answers."""
+"""Sign of a predictor's expected association with wrong answers."""
 
 
 def foretell_wrong_answers(
     matched: MatchedAttention, bins: Sequence[LengthBin], settings: AnalysisSettings
 ) -> list[WrongAnswers]:
-    """Judge each predictor, with p-values adjusted by Holm over the predictors judged."""
+    """Judge each predictor, adjusting the p-values of all judged predictors by Holm's method."""
     results = [_judge(matched, name, bins, settings) for name in _SIGN]
     adjusted = holm([result.p_value for result in results])
     level = 1.0 - settings.confidence
@@ -498,7 +498,7 @@ def foretell_wrong_answers(
 
 
 def _called(one: WrongAnswers, p_value: float | None, level: float) -> WrongAnswers:
-    """Return the result with the adjusted p-value, and whether p and interval exclude chance."""
+    """Add the adjusted p-value, and whether p-value and interval both exclude chance."""
     if p_value is None or one.ci_low is None or one.ci_high is None:
         return one
     certain = p_value <= level + 1e-9 and not one.ci_low <= 0.5 <= one.ci_high
@@ -575,7 +575,7 @@ def judge_attention(
     window_tokens: int | None,
     settings: AnalysisSettings,
 ) -> AttentionResult | None:
-    """Return attention over length and its predictions; None if no scored example has attention.
+    """Return the attention result; None if no scored example has attention data.
 
     ``finding``: the verdict, based on the scores alone. ``window_tokens``: the model's window, in
     its own tokens.
@@ -613,11 +613,11 @@ _SIDES: dict[Predictor, tuple[str, str]] = {
     "entropy": ("higher entropy", "lower entropy"),
     "evidence": ("less attention on the evidence", "more attention on the evidence"),
 }
-"""Description of wrong answers if the AUC is above .5, and if it is below."""
+"""How wrong answers are described if the AUC is above .5, and if it is below .5."""
 
 
 def sentences(result: AttentionResult) -> AttentionResult:
-    """Return ``result`` with sentences on predictors of wrong answers and on the threshold."""
+    """Add sentences on the predictors of wrong answers and on the threshold to ``result``."""
     says = [_foretelling(predictor) for predictor in result.wrong_answers]
     says.append(_threshold(result.threshold))
     if lacking := result.layers_without:

@@ -1,4 +1,4 @@
-"""Scores of each length bin with intervals, and warnings about the underlying data."""
+"""Scores and intervals of each length bin, and warnings about the underlying data."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ProfileContext:
     """Facts about one model's records that the records do not contain.
 
     Attributes:
-        model: serving configuration the records belong to.
+        model: serving configuration that produced the records.
         study, campaign, task, tokenizer: names, ``None`` if unknown.
         identity: hash of the serving identity.
         window_tokens: the model's technical window, in its own tokens.
@@ -46,9 +46,9 @@ class ProfileContext:
         scorer_version: version of our scorers; ``None`` for scores from elsewhere.
         provenance: hashes, versions, seeds, times; copied into the result.
         warnings: sentences about the measurement, shown with the warnings of the analysis.
-        per_bin: most examples asked per bin; ``None`` for scores of unknown origin.
-        looks: caps read earlier, with fewer examples per bin.
-        copied_share: share of the questions whose answer occurs word for word in the document.
+        per_bin: maximum examples asked per bin; ``None`` if the origin of the scores is unknown.
+        looks: caps that were read earlier, when there were fewer examples per bin.
+        copied_share: fraction of the questions whose answer occurs word for word in the document.
         controls: scored answers to the same questions without their document.
         attention: attention of the last prompt token, if measured; verdict and cap never use it.
         created_at: ISO 8601 time of the analysis; ``None`` uses the clock.
@@ -154,7 +154,7 @@ def bin_statistics(
 
 
 def _delivered(sample: Sample) -> dict[int, float]:
-    """Return the mean score by bin with each missing answer as 0; empty if none is missing."""
+    """Return each bin's mean score, counting missing answers as 0; empty if none is missing."""
     answered = sample.calls["answered"]
     if answered.all():
         return {}
@@ -164,7 +164,7 @@ def _delivered(sample: Sample) -> dict[int, float]:
 
 
 def latency_excess(sample: Sample, canaries: Mapping[str, Canary], index: int) -> ExcessByKind:
-    """Return the excess times of bin ``index`` over the law, per kind; see `spread_of`."""
+    """Return the excess of bin ``index``'s times over the law, per kind of time (`spread_of`)."""
     in_bin = (sample.calls["bin_index"] == index).to_numpy()
     return ExcessByKind(
         **{
@@ -175,7 +175,7 @@ def latency_excess(sample: Sample, canaries: Mapping[str, Canary], index: int) -
 
 
 def totals_of(calls: pd.DataFrame) -> Totals:
-    """Return sums over all calls; null if no record has the column."""
+    """Return the totals over all calls; a total is null if no record has its column."""
     sums: dict[str, Any] = {name: _known(calls[name], "sum") for name in _SUMMED}
     for name, value in sums.items():
         if name.endswith("_tokens") and value is not None:
@@ -184,7 +184,7 @@ def totals_of(calls: pd.DataFrame) -> Totals:
 
 
 def bin_metrics(row: BinResult, excess: ExcessByKind, index: int, sample: Sample) -> BinMetrics:
-    """Return a bin's row with the means of all three scores and the cost of its calls."""
+    """Return a bin's row, with the means of all three scores and the cost of the bin's calls."""
     calls = sample.calls.loc[sample.calls["bin_index"] == index, [*_SUMMED]]
     examples = sample.examples.loc[sample.examples["bin_index"] == index, [*_SCORES]]
     added: dict[str, Any] = {name: _known(examples[name], "mean") for name in _SCORES}
@@ -246,7 +246,7 @@ def instability(replicate_sd: Floats) -> float | None:
 def rolling_variance(
     counts: list[int], variances: list[float | None], window: int
 ) -> list[float | None]:
-    """Return within-bin variances, pooled by n over each bin and the ``window - 1`` before."""
+    """Return within-bin variances, pooled by n over each bin and the ``window - 1`` before it."""
     pooled: list[float | None] = []
     for end in range(1, len(counts) + 1):
         at = slice(max(0, end - window), end)
@@ -257,18 +257,18 @@ def rolling_variance(
 
 
 _ENDS, _REFUSED, _OTHERS = 1 / 3, 0.1, 0.25
-"""Thresholds for refusals: the share of answers compared at either end, the least rise that counts,
-and the largest rise of other wrong answers relative to it."""
+"""Thresholds for refusals: fraction of answers compared at either end, smallest rise that counts,
+and largest rise of other wrong answers relative to that of refusals."""
 _MISSING_WORTH_A_WARNING = 0.05
 _HELD, _LEAST_WRONG = 0.10, 10
-"""Least share of wrong answers that contain an accepted answer, and least number of wrong answers,
-for doubts about the score."""
+"""The score is doubted if at least this fraction of wrong answers contain an accepted answer, and
+there are at least this many wrong answers."""
 _NARROW, _GAP = 4.0, 10.0
-"""Factors of length that need no warning: at least the first between the shortest and the longest
-document, and at most the second between neighbours."""
+"""Length ratios that need no warning: between the longest and shortest document at least the first,
+between neighbouring documents at most the second."""
 _TWINS, _EQUAL, _LENGTHS = 0.8, 0.9, 20
-"""Documents may be copies if this share of them has another of equal length, this share of those
-lengths has equal scores, and there are at least this many lengths."""
+"""Documents may be copies if this fraction of them share their length with another document, this
+fraction of those lengths have equal scores, and there are at least this many such lengths."""
 
 
 def data_warnings(
@@ -326,10 +326,10 @@ def data_warnings(
 def score_doubt(
     sample: Sample, varied: Sequence[SensitivityRow], verdict: Verdict, context: ProfileContext
 ) -> str | None:
-    """Return a warning if the score may judge wording: wrong answers that contain an accepted one.
+    """Return a warning if the score may judge wording rather than content, else None.
 
-    Warns if at least `_HELD` of the wrong answers contain one, or if only one of score and
-    containment shows a drop.
+    It warns if at least `_HELD` of the wrong answers contain an accepted answer, or if a drop shows
+    in only one of score and containment.
     """
     examples, primary = sample.examples, context.primary
     hits = examples["contained"].fillna(0.0).to_numpy() >= 1.0
@@ -353,7 +353,7 @@ def score_doubt(
 
 
 def _fifths(examples: pd.DataFrame, column: str) -> str:
-    """Return the means of a column over fifths of the examples, in order of length."""
+    """Return a column's mean in each fifth of the examples, in order of length."""
     ordered = examples.sort_values("length_tokens", kind="stable")[column].to_numpy(np.float64)
     return ", ".join(f"{np.nanmean(part):.2f}" for part in np.array_split(ordered, 5))
 
@@ -366,7 +366,7 @@ def early_drop(curve: FallingCurve) -> float:
 
 
 def _refusals(sample: Sample, settings: AnalysisSettings) -> str | None:
-    """Return a warning if only refusals and empty answers, not wrong answers, rise with length."""
+    """Return a warning if refusals and empty answers rise with length but wrong answers do not."""
     calls = sample.calls[sample.calls["answered"]]
     if not len(calls):
         return None
@@ -407,7 +407,7 @@ def _range_warnings(documents: Documents) -> Iterator[str]:
 
 
 def _copies(documents: Documents) -> Iterator[str]:
-    """Yield a warning if documents seem to be copies, whose answers are not new evidence."""
+    """Yield a warning if documents look like copies: repeated answers are not new evidence."""
     lengths, group = np.unique(documents.length_tokens, return_inverse=True)
     count, mean = np.bincount(group), documents.s / documents.n
     shared = count > 1

@@ -1,19 +1,19 @@
 """The verdict, the safe context cap, the baseline and the zones of one model.
 Decisions follow from fitted curves; the fits are in `analysis.statistics`.
 
-The verdict describes the scores over length, with its evidence. `drop_window` gives both sides of
-a loss; `judge_adjusted_drop` decides whether a loss remains after adjustment for other causes.
+The verdict says how the scores change with length. `drop_window` returns the lengths of a loss;
+`judge_adjusted_drop` decides whether the loss remains after adjustment for other causes.
 
-The safe context cap is the longest length before the tolerance may be lost. A fitted curve only
-falls: if a model may fail over a stretch of lengths and recover beyond it, only the scores in
-that stretch can rule out the dip.
+The safe context cap is the longest length before the score may fall by the tolerance. A fitted
+curve never rises: if a model may fail over a range of lengths and recover beyond it, only the
+scores within that range can rule out the dip.
 
 `conclude` returns verdict and certified cap for documents with known lengths and scores. The
 profile of a model, simulations of a design, and every other analysis use this function.
 
 The baseline is the region of short documents with which all others are compared.
 
-Repeated looks: a cap errs rarely, but the longest of several caps read one after another errs more
+Repeated looks: a single cap is rarely too long, but the longest of several successive caps is more
 often. With 5, 10, 20 and 50 examples per bin, the longest cap was unsafe in .09 of simulations, the
 last in .02. So a length beyond every earlier cap is allowed only a quarter of the usual chance of
 loss; up to the earlier caps the usual chance applies. benchmarks/looks.py measures the rates;
@@ -21,7 +21,7 @@ loss; up to the earlier caps the usual chance applies. benchmarks/looks.py measu
 
 Missing answers limit a cap, like wrong answers, if their share rises with length. Scores are means
 over answered calls: if long documents time out or overflow the window, those means do not show
-what a user gets. So the scan for a drop also tests whether the share of calls without an answer
+what a user gets. So the scan for a drop also tests whether the fraction of calls without an answer
 rises with length; if it does, the cap is at most the cap with a score of 0 for every missing
 answer.
 
@@ -72,11 +72,11 @@ LEAST_EXAMPLES = 30
 LEAST_DOCUMENTS = 20
 FLOOR = 0.10
 ALARM_SHARE = 5 / 6
-"""Least drop that is an alarm, as a share of the tolerance: .25 at 30%."""
+"""Smallest drop that is an alarm, as a fraction of the tolerance: .25 at 30%."""
 STEP_SHARE = 0.9
-"""Share of the error rate spent on steps; dips get the remainder."""
+"""Fraction of the error rate allotted to steps; dips get the remainder."""
 SMALL_SHARE, SURE_CHANCE = 2 / 3, 0.95
-"""A drop that selection could explain is an alarm if 2/3 of the tolerance is surely lost."""
+"""A drop that selection could explain is an alarm if it surely exceeds 2/3 of the tolerance."""
 SURELY = 3.84
 """Deviance (over the dispersion) by which a dip must fit the scores better than a step."""
 CHOSEN_SHARE, CHOSEN_EXCESS = 1 / 2, 1.2
@@ -99,7 +99,7 @@ class Drop:
 
     @property
     def tokens(self) -> tuple[int, int | None, int | None]:
-        """Return the location and its interval; the interval is None if the drop is not placed."""
+        """Return the location and its interval, whose ends are None if the drop is not placed."""
         at, low, high = self.location.tokens
         return (at, low, high) if self.placed else (at, None, None)
 
@@ -114,7 +114,7 @@ class Finding:
         cliff: the drop, for verdicts with a drop.
         degraded: first length of the degraded region and first length after it, tokens.
         scan, curve: fits to the scores; ``None`` if the data do not support a fit.
-        visible: whether the scan found a drop, alarm or not.
+        visible: whether the scan found a drop, even one too small for an alarm.
     """
 
     verdict: Verdict
@@ -176,7 +176,7 @@ def find_verdict(documents: Documents, settings: AnalysisSettings, baseline: Bas
 
 
 def _floor(baseline: Baseline, guessing: float) -> str:
-    """Return why the baseline leaves nothing to lose, as a sentence; empty if it does not."""
+    """Return a sentence on why the baseline leaves no room for a drop; empty if it leaves room."""
     mean, low, high = baseline.mean or 0.0, baseline.ci_low or 0.0, baseline.ci_high or 1.0
     if guessing and low <= guessing:
         return (
@@ -192,7 +192,7 @@ def _floor(baseline: Baseline, guessing: float) -> str:
 
 
 def judge(scan: Scan, curve: FallingCurve, settings: AnalysisSettings) -> Finding:
-    """Return the verdict on fitted scores at the tolerance and confidence of ``settings``."""
+    """Return the verdict from the fits, at the tolerance and confidence of ``settings``."""
     confidence, tolerance = settings.confidence, settings.tolerance
     alpha, least_drop = 1.0 - confidence, ALARM_SHARE * tolerance
     if (dip := scan.dip) is not None and _is_dip(dip, scan, curve, alpha, tolerance):
@@ -276,11 +276,11 @@ SUDDEN, GRADUAL = 1.0, 0.0
 gradual decline at or below the second; chosen by benchmarks/suddenness.py."""
 _LEAST_AFTER = 0.04
 _LEAST, _MOST = 0.05, 0.95
-"""Range of the mean in a score's variance, so that a perfect cell does not decide alone."""
+"""Limits on the mean when computing a score's variance, lest one perfect cell decide alone."""
 
 
 def kind_of_drop(curve: FallingCurve) -> Verdict:
-    """Return ``cliff``, ``gradual_decline``, or ``decline`` if neither fits the scores better."""
+    """Return ``cliff`` or ``gradual_decline``, or ``decline`` if neither clearly fits better."""
     evidence = step_over_slope(curve)
     if evidence >= SUDDEN:
         return Verdict.CLIFF
@@ -318,9 +318,9 @@ def step_over_slope(curve: FallingCurve) -> float:
 
 
 _UNSEEN = 1 / 3
-"""Least share of the examples, longest first, to compare with the others if no drop is seen."""
+"""If no drop is seen, at least this fraction of the examples, longest first, is compared."""
 LEAST_REMAINING = 0.5
-"""Least share of the measured loss that must remain after adjustment."""
+"""Minimum fraction of the measured loss that must remain after adjustment."""
 CHOSEN = (SPLIT_LIMIT / 3.84) ** 0.5
 """Factor of the interval's half-width by which the adjusted loss must exceed 0: the place was
 chosen where the loss looks largest, partly by chance within a category."""
@@ -328,7 +328,7 @@ chosen where the loss looks largest, partly by chance within a category."""
 
 @dataclass(frozen=True, slots=True)
 class DropWindow:
-    """Half-open range of lengths of a loss, tokens; ``to_tokens`` None: up to the longest."""
+    """Half-open range of lengths with a loss, in tokens; ``to_tokens`` None: to the longest."""
 
     from_tokens: int
     to_tokens: int | None
@@ -362,7 +362,7 @@ def drop_window(finding: Finding, lengths: Ints) -> DropWindow | None:
 
 @dataclass(frozen=True, slots=True)
 class AdjustedDrop:
-    """The drop after adjustment, and as measured.
+    """The drop after adjustment, and the drop as measured.
 
     ``strength``: ``drop`` divided by the half-width of its interval. ``other``: the cause of the
     drop if it is not length; ``hidden``: a cause that would hide a drop.
@@ -395,7 +395,7 @@ def percent(share: float) -> str:
 
 
 LEAST, SHARE = 6, 0.10
-"""Least number and least share of the examples in a dip: no data can refute a shorter one."""
+"""Minimum number and fraction of the examples in a dip; no data can refute a shorter one."""
 _ABOVE = 0.7
 """Factor of the normal quantile by which a window's mean must exceed the mean in a dip. Less than 1
 suffices, because overlapping windows and the falling curve detect a dip as well (chosen by
@@ -453,7 +453,7 @@ DEPTH, CHANCE = 0.85, 0.60
 error rate: at a tolerance of 30% and 95% confidence, a drop of .255 with a chance of .03. Both are
 chosen by simulation, so that caps hold for all falling curves of benchmarks/accept.py."""
 _FEW = 100
-"""Fewer examples shrink the chance in proportion: 50 would err in .05 (benchmarks/looks.py)."""
+"""Below this, the chance shrinks in proportion; 50 would err in .05 (benchmarks/looks.py)."""
 
 
 _SMALL = 0.25
@@ -461,7 +461,7 @@ _SMALL = 0.25
 
 
 def chance_allowed(tolerance: float, confidence: float, examples: float) -> float:
-    """Return the largest chance of a drop of `DEPTH` times the tolerance allowed at a cap."""
+    """Return the largest chance of a drop by `DEPTH` times the tolerance that a cap may have."""
     return CHANCE * (1.0 - confidence) * min(examples / _FEW, 1.0) * min(tolerance / _SMALL, 1.0)
 
 
@@ -496,7 +496,7 @@ def certified_cap(
     may_recover: bool = False,
     share: float = 1.0,
 ) -> Cap:
-    """Return the longest length before ``tolerance`` may be lost.
+    """Return the longest length before the score may fall by ``tolerance``.
 
     The cap never exceeds the longest scored length, and is None if it would not lie beyond the
     baseline region. A larger tolerance or a lower confidence gives a longer cap.
@@ -543,7 +543,7 @@ def certified_cap(
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """Verdict with its evidence (``finding``), and certified cap (``cap``)."""
+    """The verdict with its evidence (``finding``), and the certified cap (``cap``)."""
 
     finding: Finding
     cap: Cap
@@ -560,7 +560,7 @@ def conclude(documents: Documents, settings: AnalysisSettings, baseline: Baselin
 
 
 def conclude_again(conclusion: Conclusion, settings: AnalysisSettings) -> Conclusion:
-    """Conclude from the same documents at another tolerance, without a new fit."""
+    """Conclude from the same documents at the tolerance of ``settings``, without a new fit."""
     finding = conclusion.finding
     if finding.scan and finding.curve and finding.verdict is not Verdict.FLOOR:
         finding = judge(finding.scan, finding.curve, settings)
@@ -568,7 +568,7 @@ def conclude_again(conclusion: Conclusion, settings: AnalysisSettings) -> Conclu
 
 
 def cap_of(finding: Finding, settings: AnalysisSettings, share: float = 1.0) -> Cap:
-    """Return the cap at the tolerance of ``settings``; its tokens are None if the verdict bars one.
+    """Return the cap at the tolerance of ``settings``; its tokens are None if no cap is allowed.
 
     ``share``: factor of the usual chance of loss.
     """
@@ -585,7 +585,7 @@ def cap_of(finding: Finding, settings: AnalysisSettings, share: float = 1.0) -> 
 
 
 def drops_that_recover(conclusion: Conclusion, settings: AnalysisSettings) -> Recovery | None:
-    """Return the cap's assumption on recovering drops, and the cap without it; None if unfitted."""
+    """Return what the cap assumes about recovery, and the cap without it; None without a fit."""
     finding, tokens = conclusion.finding, conclusion.cap.tokens
     if finding.curve is None or finding.verdict is Verdict.FLOOR:
         return None
@@ -616,11 +616,11 @@ def baseline_of(documents: Documents, settings: AnalysisSettings) -> Baseline:
 
 
 LOOK_SHARE = 0.25
-"""Factor of the usual chance of loss, for caps beyond every earlier one."""
+"""Factor applied to the usual chance of loss for caps longer than every earlier one."""
 
 
 def cap_after_looks(finding: Finding, settings: AnalysisSettings, looks: Sequence[Look]) -> Cap:
-    """Return the cap at the tolerance of ``settings``, after ``looks`` on fewer examples."""
+    """Return the cap, given earlier ``looks`` at caps from fewer examples."""
     cap = cap_of(finding, settings)
     if not looks or cap.tokens is None or finding.curve is None:
         return cap
@@ -652,7 +652,7 @@ def caps_at(
     settings: AnalysisSettings,
     looks: Sequence[Look],
 ) -> Iterator[tuple[float, Cap]]:
-    """Yield the caps of the same fit at other tolerances; a larger tolerance never shortens one."""
+    """Yield (tolerance, cap) from the same fit; a larger tolerance never gives a shorter cap."""
     usual = cap_after_looks(finding, settings, looks)
     for tolerance in tolerances:
         other_settings = replace(settings, tolerance=tolerance)
@@ -665,11 +665,11 @@ def caps_at(
 
 
 _ENDS = 0.15
-"""Share of the calls at either end of the lengths whose missing answers are quoted."""
+"""Fraction of the calls, shortest and longest, for which missing answers are reported."""
 
 
 def missing_by_length(sample: Sample, settings: AnalysisSettings) -> MissingByLength | None:
-    """Return where missing answers rise with length, and the resulting cap; ``None`` if nowhere."""
+    """Return where missing answers rise with length and the resulting cap; None if they do not."""
     calls = sample.calls
     # A cap never exceeds the longest answered length: missing answers beyond it limit nothing.
     reach = calls.loc[calls["answered"], "length_tokens"].max()
@@ -701,7 +701,7 @@ def missing_by_length(sample: Sample, settings: AnalysisSettings) -> MissingByLe
 
 
 def limited_cap(cap: Cap, missing: MissingByLength | None, settings: AnalysisSettings) -> Cap:
-    """Return ``cap``, lowered if missing answers require it, and the reason."""
+    """Return ``cap``, lowered with a stated reason if missing answers require it."""
     if missing is None:
         return cap
     if cap.tokens is None:

@@ -1,4 +1,4 @@
-"""Comparison of two measurements: differences by length, and the shift of the loss.
+"""Comparison of two measurements: differences by length, and how far the loss shifted.
 
 Differences are B minus A: a negative difference means that B is worse. Shifts of a length are
 ratios B / A with their intervals: a ratio below 1 means that B loses earlier.
@@ -61,7 +61,7 @@ LOSS_RESAMPLES = 300
 def loss_shift(
     pairs: Pairs, settings: AnalysisSettings, weights: tuple[Floats, Floats]
 ) -> LossShift:
-    """Return the ratio B / A of the lengths at which the score has lost the tolerance.
+    """Return the ratio B / A of the lengths at which the score falls by the tolerance.
 
     Uses the percentile bootstrap over documents, with the same documents on both sides if paired. A
     side that loses less within the measured lengths bounds the ratio at one end only.
@@ -138,15 +138,15 @@ def tokens_of(log_length: float) -> int | None:
 PERMUTATIONS = 4_999
 RESAMPLES = 1_000
 MOST_DOCUMENTS = 20_000
-"""Most documents of a side: signs and resamples of every document are held in memory."""
+"""Maximum documents per side, because signs and resamples of each are held in memory."""
 
 
 @dataclass(frozen=True)
 class Measured:
     """One side: its display name, its records, and its ``cliffs.json`` if there is one.
 
-    ``kv``: its KV cache policy, if known; two policies of one model are also compared by memory and
-    time.
+    ``kv``: its KV cache policy, if known; two policies of one model are also compared by memory
+    and time.
     """
 
     name: str
@@ -171,7 +171,7 @@ def compare(
         notes: sentences about the two sides, shown before the comparison's own warnings.
 
     Raises:
-        ContextCliffError: one side has no scored example, or records cannot be analysed.
+        ContextCliffError: one side has no scored example, or its records cannot be analysed.
     """
     pairs = pair_records(a.records, b.records, bins)
     for side, measured in ((pairs.a, a), (pairs.b, b)):
@@ -228,7 +228,7 @@ def compare(
 
 
 def whole_cache_first(a: Measured, b: Measured) -> bool:
-    """Return whether to swap A and B, so that the whole cache is A and a KV policy is B."""
+    """Return whether A and B must be swapped to make A the whole cache and B the KV policy."""
     if a.kv is None or b.kv is None or a.kv.base != b.kv.base:
         return False
     return _keeps_all(b.kv) and not _keeps_all(a.kv)
@@ -240,7 +240,7 @@ def _keeps_all(kv: KvPolicy) -> bool:
 
 
 def _kv(pairs: Pairs, a: Measured, b: Measured, settings: AnalysisSettings) -> KvComparison | None:
-    """Return the savings of B's KV policy if both sides have the same base model, else None."""
+    """Return what B's KV policy saves; None unless both sides have the same base model."""
     if not pairs.paired or a.kv is None or b.kv is None:
         return None
     if a.kv.base != b.kv.base or a.kv == b.kv or b.kv.keeps_all:
@@ -256,7 +256,7 @@ def _midpoint_shift(
     settings: AnalysisSettings,
     weights: tuple[Floats, Floats],
 ) -> LossShift | None:
-    """Return the shift of the midpoint if both sides have an established drop, else None."""
+    """Return the shift of the drop's midpoint; None unless both sides have an established drop."""
     drops = [side.cliffs.cliff if side.cliffs else None for side in (a, b)]
     if drops[0] is None or drops[1] is None:
         return None
@@ -265,7 +265,7 @@ def _midpoint_shift(
 
 
 def _any_at_floor(a: Measured, b: Measured) -> bool:
-    """Return whether a side scores almost nothing at the shortest lengths and so cannot drop."""
+    """Return whether either side scores too low at the shortest lengths for a drop."""
     return any(data.cliffs is not None and data.cliffs.verdict is Verdict.FLOOR for data in (a, b))
 
 
@@ -290,9 +290,9 @@ def _differing(
     settings: AnalysisSettings,
     p_value: float,
 ) -> Differing:
-    """Return means, difference and interval of one bin, or of all examples.
+    """Return means, difference and interval for one bin, or for all examples.
 
-    All unpaired examples are compared at the same mix of lengths, in the bins that both have.
+    Without pairs, all examples are compared at the same mix of lengths, in the bins of both sides.
     """
     common = np.intersect1d(pairs.a.bin_index, pairs.b.bin_index)
     sides, drawn, places = [], [], []

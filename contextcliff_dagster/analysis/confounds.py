@@ -1,10 +1,10 @@
 """Tests of whether length itself explains a drop: question mix, evidence position, time, levels.
 
 Question mix (`audit_confounds`). If long documents come with harder questions, a curve over length
-falls even though length has no effect. The records may name a question's task, kind, level, domain,
+falls even though length has no effect. Records may state a question's task, kind, level, domain,
 source and evidence position. For each of these, examples before and beyond the loss are compared at
 the same mix (`standardise`): the overall mix of the categories that both sides have. Properties
-that no record names, such as the difficulty of a question within its category, are not tested.
+that no record states, such as the difficulty of a question within its category, are not tested.
 
 Evidence position (`evidence_curve`). A model may use facts at the start or the end of a text and
 miss those between (Liu et al. 2024, Lost in the Middle, TACL 12, 157-173). Two curves show it: the
@@ -23,12 +23,12 @@ gives its examples' positions to another document of its length bin with as many
 
 Time (`time_warnings`). A server's load, a deployment or an outage changes scores and times. If the
 answers come in order of length, that looks like an effect of length, and no test of the scores
-alone can distinguish the two. So three things are examined: the order itself, bins measured at
+alone can distinguish the two. So three things are checked: the order itself, bins measured at
 different times, and drift of the scores over time at equal length.
 
 Levels (`compare_levels`): questions that need one passage, and questions that need several. A model
-may lose the second kind long before the first: a simple and a complex cliff. Each kind gets its own
-verdict and cap, as if the others had not been asked, at the same settings.
+may fail on the second kind at much shorter lengths than on the first. Each kind gets its own
+verdict and cap with the same settings, as if the others had not been asked.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results.json_form import Identified
 
 LEAST_IN_A_CATEGORY = 5
-"""Least number of documents of a category on each side for a comparison."""
+"""A category is compared only with at least this many documents on each side."""
 LEAST_COVERED = 0.5
-"""Least share of each side's examples that must belong to comparable categories."""
+"""Minimum fraction of each side's examples that must belong to comparable categories."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,8 @@ def audit_confounds(
     settings: AnalysisSettings,
     controls: Sequence[ControlAnswers] = (),
 ) -> Audit:
-    """Judge whether length explains the loss of ``finding``, by each category of the records and by
-    the controls.
+    """Judge whether length explains the loss of ``finding``, using each category in the records
+    and the controls.
 
     ``no``, if for some category (a) less than half of the examples on a side have values that both
     sides have (5 documents each); (b) at an equal mix, less than half of the loss remains, or too
@@ -212,7 +212,7 @@ def _by_category(
 
 
 def _drop(mean: Floats, variance: Floats, confidence: float) -> tuple[Estimate, float]:
-    """Return 1 - mean[1] / mean[0], its linearised interval, and its ratio to the half-width."""
+    """Return 1 - mean[1] / mean[0] with a linearised interval, and its ratio to the half-width."""
     z = NormalDist().inv_cdf(0.5 + 0.5 * confidence)
     ratio = float(mean[1] / mean[0])
     reach = z * float(np.sqrt(variance[1] + ratio**2 * variance[0]) / mean[0])
@@ -223,7 +223,7 @@ def _drop(mean: Floats, variance: Floats, confidence: float) -> tuple[Estimate, 
 def _bins(
     sample: Sample, category: Ints, document: Ints, score: Floats, mix: Floats, confidence: float
 ) -> list[MixBin]:
-    """Return each bin's counts by category, its mean, and its mean at the category mix ``mix``."""
+    """Return each bin's counts by category, measured mean, and mean at the category mix ``mix``."""
     index = sample.examples["bin_index"].to_numpy(np.int64)
     cells = cells_of(index, category, document, score, (len(sample.bins), len(mix)))
     equal = standardise(cells, mix, 2)
@@ -248,18 +248,18 @@ def _bins(
 
 FIFTHS = 5
 LEAST_EXAMPLES, LEAST_DOCUMENTS = 40, 20
-"""Least number of examples and documents with a known evidence position for a curve."""
+"""A curve needs this many examples and documents with a known evidence position."""
 LEAST_OF_GROUP = 8
-"""Least number of examples for the mean of a group."""
-"""Share of the length mix that a group must have for a mean at equal length."""
+"""A group's mean is reported only with at least this many examples."""
+"""It also gets a mean at equal length if it covers `LEAST_COVERED` of the length mix."""
 MOST_TESTED = 20_000
-"""Most examples in the test, drawn as whole documents: more add time but no information."""
+"""Maximum number of examples tested, in whole documents; more would only take longer."""
 
 
 def evidence_curve(
     sample: Sample, axis: EvidenceAxis, settings: AnalysisSettings
 ) -> EvidenceCurve | None:
-    """Return the score's curve over ``axis``; ``None`` if no record has the property."""
+    """Return the score's curve over ``axis``; None if no record has that property."""
     if axis not in sample.examples.columns:
         return None
     examples = sample.examples[sample.examples[axis].notna() & (sample.examples["bin_index"] >= 0)]
@@ -367,7 +367,7 @@ def _columns(examples: pd.DataFrame) -> tuple[Ints, Floats, Ints]:
 
 
 def _drawn(document: Ints, rng: np.random.Generator) -> Ints:
-    """Return all examples, or the examples of documents drawn at random up to `MOST_TESTED`."""
+    """Return all examples, or at most `MOST_TESTED`, those of documents drawn at random."""
     if len(document) <= MOST_TESTED:
         return np.arange(len(document))
     sizes = np.bincount(document)
@@ -378,7 +378,7 @@ def _drawn(document: Ints, rng: np.random.Generator) -> Ints:
 
 
 def evidence_sentence(curve: EvidenceCurve | None, confidence: float) -> str | None:
-    """Return a sentence on a curve that is not flat; ``None`` if it is flat."""
+    """Return a sentence on how the curve differs from a flat one; ``None`` if it is flat."""
     if curve is None or curve.p_value is None or curve.group is None or curve.difference is None:
         return None
     if curve.p_value > 1.0 - confidence + 1e-9:
@@ -400,15 +400,15 @@ def evidence_sentence(curve: EvidenceCurve | None, confidence: float) -> str | N
 
 LEAST_ANSWERS = 20
 IN_ORDER = 0.5
-"""Least rank correlation at which length and time cannot be distinguished."""
+"""From this rank correlation on, length and time cannot be distinguished."""
 APART = 5
-"""Least number of answers in a bin to check whether it was measured at another time."""
+"""A bin needs this many answers to check whether it was measured at another time."""
 DRIFT_ALPHA = 0.01
 _MOST_UNITS, _PERMUTATIONS, _LEAST_SIDE = 1_000, 199, 6
 
 
 def time_warnings(sample: Sample, settings: AnalysisSettings, rho: float | None) -> list[str]:
-    """Return warnings on measurement order, given ``rho`` from `length_time_correlation`."""
+    """Return warnings about measurement order; ``rho`` is from `length_time_correlation`."""
     if rho is None:
         return []
     if abs(rho) >= IN_ORDER:
@@ -424,7 +424,7 @@ def time_warnings(sample: Sample, settings: AnalysisSettings, rho: float | None)
 def length_time_correlation(sample: Sample) -> float | None:
     """Return Spearman's correlation between the lengths and times of the answers.
 
-    None if times are unknown or all documents have one length.
+    None if times are unknown or all documents have the same length.
     """
     timed = _timed(sample)
     if timed["finished_s"].nunique() < LEAST_ANSWERS or timed["length_tokens"].nunique() < 2:
@@ -438,7 +438,7 @@ def _timed(sample: Sample) -> pd.DataFrame:
 
 
 def _apart(sample: Sample, timed: pd.DataFrame) -> str | None:
-    """Return a warning on bins whose answers are 90% later (or earlier) than 75% of the others."""
+    """Return a warning on bins with 90% of answers later (or earlier) than 75% of the others."""
     bins = timed["bin_index"].to_numpy(np.int64)
     times = timed["finished_s"].to_numpy(np.float64)
     names = []
@@ -522,11 +522,11 @@ def _means(unit: Ints, *columns: Floats | pd.Series[float]) -> list[Floats]:
 
 
 MOST_NAMED = 4
-"""Most levels with names, rather than numbers, that are compared."""
+"""Maximum number of levels compared if they are names rather than numbers."""
 
 
 def compare_levels(sample: Sample, settings: AnalysisSettings) -> list[LevelResult]:
-    """Return one result per kind of level; empty if the records name fewer than two kinds."""
+    """Return one result per kind of level; empty if the records have fewer than two kinds."""
     if "level" not in sample.examples.columns:
         return []
     column = sample.examples["level"].astype(str)
@@ -560,7 +560,7 @@ def compare_levels(sample: Sample, settings: AnalysisSettings) -> list[LevelResu
 
 
 def _levels_together(values: list[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the kinds of level: name and values; rows without a level belong to no kind."""
+    """Return the name and values of each kind of level; rows without a level have no kind."""
     names = [value for value in values if value]
     try:
         simple = tuple(value for value in names if float(value) <= 1)

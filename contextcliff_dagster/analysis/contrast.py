@@ -1,9 +1,9 @@
-"""Paired differences: which examples two measurements share, intervals, and tests.
+"""Differences of two measurements: the examples they share, with intervals and tests.
 
 Tests and intervals use documents as units. Paired: under the hypothesis that nothing changed, a
 document's difference is equally likely to have either sign, so signs are flipped per document
 (Fisher 1935, The Design of Experiments). Unpaired: documents change sides within their length bin.
-All statistics (overall and per bin) use the same flips, and a p-value is the share of flips whose
+All statistics (overall and per bin) use the same flips, and a p-value is the part of flips whose
 largest statistic reaches the observed one, which controls the familywise error rate (single-step
 max-T, Westfall and Young 1993, Resampling-Based Multiple Testing).
 
@@ -49,13 +49,13 @@ class Pairs:
     """Two measurements of the same documents, or of different ones.
 
     Attributes:
-        paired: both answered the same examples; then ``a`` and ``b`` are aligned, document by
-            document, and hold only the examples that both answered.
+        paired: whether both answered the same examples; if so, ``a`` and ``b`` are aligned by
+            document and contain only the examples that both answered.
         bins: in order of length.
         examples_a, examples_b: aligned scores per example (E), if paired.
         example_document: row of each example's document (E), if paired.
         only_a, only_b: number of examples that only one side answered.
-        averaged: each document's answers were averaged, because they do not name their examples.
+        averaged: whether each document's answers were averaged for lack of example ids.
     """
 
     paired: bool
@@ -73,9 +73,9 @@ class Pairs:
 def pair_records(a: pd.DataFrame, b: pd.DataFrame, bins: Sequence[LengthBin]) -> Pairs:
     """Pair the records of two measurements by example; ``a`` provides lengths and bins.
 
-    If a side names no examples and both name documents, a document's answers count as answers to
-    one example. If a side names no documents, examples are paired by their own names, if unique.
-    Without a shared example the two are compared unpaired.
+    If a side has no example ids but both have document ids, all answers on a document count as
+    one example. If a side has no document ids, examples are paired by their own ids, if unique.
+    If no example is shared, the two sides are compared unpaired.
 
     Raises:
         ContextCliffError: records that cannot be analysed (see `records.clean_records`).
@@ -114,7 +114,7 @@ def pair_records(a: pd.DataFrame, b: pd.DataFrame, bins: Sequence[LengthBin]) ->
 
 
 def _by_document(a: pd.DataFrame, b: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, bool]:
-    """Return both sides with documents as examples, if paired so, and whether any were averaged."""
+    """Return both sides, with documents as examples if needed, and whether any were averaged."""
     if all(_has(frame, "example_id") for frame in (a, b)):
         return a, b, False
     if not all(_has(frame, "document_id") for frame in (a, b)):
@@ -136,7 +136,7 @@ def _named(examples: pd.DataFrame) -> pd.DataFrame:
 
 
 def _rows(frame: pd.DataFrame) -> Ints:
-    """Return the row of each example's document, with documents in order of length."""
+    """Return the row number of each example's document, with documents in order of length."""
     first = frame.groupby("document", sort=False)["length_tokens"].transform("min")
     order = np.lexsort((frame["document"].to_numpy(), first.to_numpy()))
     documents = frame["document"].to_numpy()[order]
@@ -159,11 +159,11 @@ def _side(frame: pd.DataFrame, score: pd.Series[float]) -> Side:
 
 
 _AT_ONCE = 2_000_000
-"""Most random numbers in memory at a time."""
+"""Maximum number of random numbers held in memory at a time."""
 
 
 def adjusted_p_values(pairs: Pairs, permutations: int, rng: np.random.Generator) -> Floats:
-    """Return adjusted two-sided p-values of the overall difference and of each bin's.
+    """Return adjusted two-sided p-values for the overall difference and for each bin's.
 
     (1 + bins,); NaN for a bin without documents. The smallest possible is 1 / (permutations + 1).
     """
@@ -177,7 +177,7 @@ def adjusted_p_values(pairs: Pairs, permutations: int, rng: np.random.Generator)
 
 
 def _sign_flips(pairs: Pairs, permutations: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Return T = sum of differences / root of their sum of squares, per group, and its flips."""
+    """Return T = sum of differences / root of their sum of squares, as observed and per flip."""
     in_bin = pairs.a.bin_index[:, None] == np.arange(len(pairs.bins))
     groups = np.column_stack([np.ones(len(in_bin)), in_bin])  # overall, then bins (D, 1 + bins)
     change = pairs.b.s - pairs.a.s
@@ -197,7 +197,7 @@ def _sign_flips(pairs: Pairs, permutations: int, rng: np.random.Generator) -> tu
 
 
 def _exchanges(pairs: Pairs, permutations: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Return the statistic per group, and under exchanges of documents within their bin; it is
+    """Return each group's statistic, observed and under exchanges of documents within bins,
     standardised by its permutation variance."""
     bins = len(pairs.bins)
     sums = np.zeros((permutations + 1, 1 + bins))
@@ -226,7 +226,7 @@ def exchanged_sums(
 ) -> Floats:
     """Return the summed excess of ``other`` over the common mean (1 + permutations).
 
-    The first value is observed; the others are for permuted sides.
+    The first value is the observed one; the others come from permuted sides.
 
     Args:
         one, other: examples and summed scores of each document of a side.
@@ -277,15 +277,15 @@ def at_same_lengths(
 def difference_interval(
     one: Floats, other: Floats, weights: tuple[Floats, Floats], confidence: float
 ) -> tuple[float, float]:
-    """Return the bootstrap interval of mean(b) - mean(a), widened if documents are few or agree.
+    """Return the bootstrap interval of mean(b) - mean(a), widened for few or agreeing documents.
 
     Few documents widen it by Student's t (`student`).
-    If no document changed, a bootstrap would claim certainty: the interval is then that of a share
+    If no document changed, a bootstrap would claim certainty; then it is the interval of a share
     with no hits, +-(1 - tail^(1/D)) (Clopper and Pearson 1934).
 
     Args:
         one, other: (2, D): examples and summed scores per document.
-        weights: of the documents per resample (D, B), for either side.
+        weights: weights of the documents in each resample (D, B), for each side.
     """
     from scipy.special import ndtri
 
@@ -360,12 +360,12 @@ _HALF_SPAN = 0.15
 
 
 AGREE = 1e-9
-"""A smaller standard error counts as 0: it is only rounding."""
+"""A standard error below this is a rounding error and counts as 0."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ClusterMeans:
-    """Cluster means with the stratum and weight of each (C); at least one cluster.
+    """Means of at least one cluster (C), each with a stratum and a weight.
 
     >>> means = ClusterMeans(np.array([0.1, 0.3, 0.5, 0.7]), np.array([0, 0, 1, 1]))
     >>> round(means.mean, 3), round(means.standard_error, 3), round(means.degrees, 3)
@@ -378,7 +378,7 @@ class ClusterMeans:
 
     @classmethod
     def of(cls, values: Floats, cluster: Ints) -> ClusterMeans | None:
-        """Return the means of pairs' values (P, NaN: none) by ``cluster`` (P), weighted by pairs.
+        """Return the cluster means of the pairs' values (P, NaN if missing), weighted by pairs.
 
         All clusters are in one stratum. None if no pair has a value.
         """
@@ -411,9 +411,9 @@ class ClusterMeans:
     def interval(
         self, confidence: float, within: tuple[float, float] = (-1.0, 1.0)
     ) -> tuple[float, float] | tuple[None, None]:
-        """Return the two-sided interval of the mean, cut to ``within``; None for a single cluster.
+        """Return the two-sided interval of the mean, limited to ``within``; None for one cluster.
 
-        Agreeing clusters do not prove that all would agree: their interval is that of a share with
+        If all clusters agree, others might still differ, so the interval is that of a share with
         no hits, +-(1 - tail^(1/C)) (Clopper and Pearson 1934, Biometrika 26, 404-413).
         """
         if len(self.values) < 2:
@@ -428,8 +428,8 @@ class ClusterMeans:
     def upper(self, probability: float, whole: float) -> float | None:
         """Return the upper limit, at most 1, with the variance of half a cluster at ``whole``.
 
-        So agreeing clusters are not certain, and a rare difference as large as ``whole`` is not
-        ruled out by its absence alone. None with a single cluster.
+        So clusters that agree do not count as proof, and a rare difference as large as ``whole`` is
+        not ruled out because none was seen. None for a single cluster.
 
         Args:
             probability: coverage of the limit: .95 one-sided, .975 for a 95% interval.
@@ -445,7 +445,7 @@ class ClusterMeans:
 
     @property
     def _parts(self) -> Floats:
-        """Return each stratum's part of the variance of the weighted sum."""
+        """Return each stratum's contribution to the variance of the weighted sum."""
         apart = self._weights * (self.values - self.mean)
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.array(
@@ -459,7 +459,7 @@ class ClusterMeans:
 
 
 def _strata(stratum: Ints) -> list[np.ndarray]:
-    """Return the clusters of each stratum (S x C); one stratum if any has a single cluster."""
+    """Return each stratum's clusters (S x C), merging all strata if one has a single cluster."""
     names, sizes = np.unique(stratum, return_counts=True)
     if (sizes < 2).any():
         return [np.ones(len(stratum), bool)]
@@ -467,7 +467,7 @@ def _strata(stratum: Ints) -> list[np.ndarray]:
 
 
 MOST_EXACT = 20
-"""Most differing units for which all sign flips are enumerated."""
+"""Maximum number of differing units for which all sign flips are enumerated."""
 _MOST_WHOLE = 100_000
 
 
@@ -482,7 +482,7 @@ def sign_flip_p_value(
     flips and the observed signs, (1 + reached) / (1 + drawn).
 
     Args:
-        one_sided: count only sums at least as large as the observed one, not sums as small.
+        one_sided: count only sums at least as large as the observed one, not the opposite ones.
 
     >>> change = np.array([0.1, 0.2, 0.3])
     >>> sign_flip_p_value(change, 99, np.random.default_rng(0))
@@ -520,7 +520,7 @@ def sign_flip_p_value(
 
 
 MOST_STUDENTISED = 14
-"""Most differing pairs for which all flips are enumerated."""
+"""Maximum number of differing pairs for which all flips are enumerated."""
 
 
 def studentized_flips(
@@ -528,7 +528,7 @@ def studentized_flips(
 ) -> tuple[float, bool]:
     """Return the two-sided p-value of no mean difference, and whether it uses all flips.
 
-    Otherwise it uses ``draws`` random flips, (1 + reached) / (1 + drawn). Pairs without a
+    If not, it uses ``draws`` random flips, (1 + reached) / (1 + drawn). Pairs without a
     difference count in the mean and are not flipped; if no pair differs, p is 1.
 
     Args:
@@ -590,10 +590,10 @@ def units_needed(
     two_sided: bool = True,
     most: int = 10_000,
 ) -> int | None:
-    """Return the units per stratum that detect a mean difference of ``effect`` with ``power``.
+    """Return the units per stratum needed to detect a mean difference ``effect`` with ``power``.
 
     Uses the noncentral t distribution with strata x (units - 1) degrees of freedom, which
-    approximates the power of sign flips, and at least as many units as can reach the significance
+    approximates the power of sign flips. The result is never too small to reach the significance
     level. None if more than ``most`` are needed.
 
     Args:

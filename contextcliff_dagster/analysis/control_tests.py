@@ -1,8 +1,8 @@
 """Controls for the curve: the same questions without the document, or with only its evidence.
 
-A question that the model answers without the document does not measure reading: the curve cannot
-be expected to fall below the share of these questions. And if answers from the evidence alone, a
-few lines, are as good for long documents as for short ones, harder questions do not explain a drop.
+A question that the model answers without the document does not measure reading, so the curve is
+not expected to fall below the fraction of such questions. And if answers from the evidence alone
+are as good for long documents as for short ones, harder questions do not explain a drop.
 
 Both are compared example by example. With m0 and m1 the mean scores before and beyond the place of
 the loss, and o0 and o1 the mean scores with the evidence alone, the drop at equal difficulty is
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 LEAST_ORACLE = 0.1
-"""Least mean with the evidence alone for a judgement of difficulty."""
+"""Difficulty is judged only if the mean with the evidence alone is at least this."""
 LEAST_KNOWN = 0.25
-"""Least share of a bin's questions answered without the document that is reported."""
+"""A bin is reported if at least this fraction of it is answered without the document."""
 _AT_ONCE = 2_000_000
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Examples answered in both: measured score, control score, and whether beyond the loss."""
+    """Examples answered in both: measured and control scores, and which lie beyond the loss."""
 
     score: Floats
     control: Floats
@@ -56,7 +56,7 @@ class Pairs:
     beyond: Bools
 
     def means(self) -> tuple[float, ...]:
-        """Return the means before and beyond the loss: measured, then in the control."""
+        """Return the means before and beyond the loss, first as measured, then in the control."""
         sides = (~self.beyond, self.beyond)
         return tuple(float(of[side].mean()) for of in (self.score, self.control) for side in sides)
 
@@ -139,7 +139,7 @@ def no_context(
 
 
 def _drop_at_equal_difficulty(pairs: Pairs, settings: AnalysisSettings) -> Estimate:
-    """Return 1 - (m1 / m0) / (o1 / o0), above guessing, and its interval over documents."""
+    """Return 1 - (m1 / m0) / (o1 / o0), of means above guessing, with its document interval."""
     sums = _sums(pairs, settings.chance)
     # The numbers of examples on a side cancel: both scores have the same examples.
     m0, m1, o0, o1 = np.vstack([sums.sum(axis=0), _resampled(sums, settings)])[:, :4].T
@@ -154,7 +154,7 @@ def _drop_at_equal_difficulty(pairs: Pairs, settings: AnalysisSettings) -> Estim
 def _known_explains_half(pairs: Pairs, settings: AnalysisSettings) -> bool:
     """Return whether answers known without the document explain at least half of the drop.
 
-    Requires, over resampled documents, a lower limit above 0 for their drop minus half of the drop.
+    Resampling documents must give a lower limit above 0 for their drop minus half of the drop.
     """
     totals = _resampled(_sums(pairs), settings)
     totals = totals[(totals[:, 4:] > 0).all(axis=1)]
@@ -199,14 +199,14 @@ def _mean_text(mean: MeanScore | BinMean) -> str:
 
 
 LEAST_DOCUMENTS = 10
-"""Least number of documents on each side of the loss for a judgement."""
+"""A judgement needs this many documents on each side of the loss."""
 
 
 @dataclass(frozen=True)
 class ControlAnswers:
     """The scored answers of one control; lengths and ids refer to the whole documents.
 
-    ``askable``: number of examples in the sample that this control can ask.
+    ``askable``: number of the sample's examples to which this control applies.
     """
 
     name: Control
@@ -221,7 +221,7 @@ def judge_controls(
     finding: Finding,
     settings: AnalysisSettings,
 ) -> list[ControlResult]:
-    """Judge each control with an answer; ``sample``: the measured examples."""
+    """Judge each control that has an answer; ``sample`` holds the measured examples."""
     names = sample.examples["example_id"].astype(str)
     results = []
     for control in controls:
@@ -264,7 +264,7 @@ def judge_controls(
 
 
 def _paired(asked: Sample, sample: Sample, beyond: DropWindow | None) -> Pairs | None:
-    """Return the examples that both answered; None if a side has too few documents."""
+    """Return the examples answered in both; None if a side has too few documents."""
     if beyond is None:
         return None
     columns = ["example_id", "score", "document", "length_tokens"]

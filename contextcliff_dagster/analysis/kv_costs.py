@@ -1,10 +1,10 @@
-"""Savings of a KV policy in memory and time over length, and the range of equal score.
+"""Memory and time that a KV policy saves by length, and the range over which scores stay equal.
 
 The safe cap of a KV policy is relative to the whole cache's score on short documents.
 
 A cap limits the drop from a baseline. A policy that already scores low on the shortest documents
-has a low baseline, from which little can drop: its own cap may be long although no length is safe
-for users who replace the whole cache.
+has a low baseline with little room for a drop, so its own cap may be long although no length is
+safe for users who switch from the whole cache.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class LossAgainst:
-    """Losses of ``curve`` as shares of the baseline of ``other``.
+    """Losses of ``curve`` relative to the baseline of ``other``.
 
     The two curves are assumed independent. Curves on the same documents are correlated, so the true
     uncertainty of the loss is smaller.
@@ -76,9 +76,9 @@ class LossAgainst:
         return int(self.curve.cells.high[last - 1]) if last else 0
 
     def lost_at(self, share: float, confidence: float) -> tuple[int | None, int | None, int | None]:
-        """Return the length (tokens) at which ``share`` is lost, with its interval.
+        """Return the length (tokens) at which the loss reaches ``share``, with its interval.
 
-        None: not within the measured lengths. The shortest length means there or earlier.
+        None: not within the measured lengths. The shortest length means that length or less.
         """
         cells, tail = self.curve.cells, 0.5 * (1.0 - confidence)
         starts = np.exp(np.concatenate([np.log(cells.low[:1]), cells.edges]))
@@ -117,8 +117,8 @@ def kv_cap(pairs: Pairs, own_cap: int | None, settings: AnalysisSettings) -> KvC
 
 
 def own_loss(side: Side, settings: AnalysisSettings) -> tuple[int | None, int | None, int | None]:
-    """Return the length (tokens) at which a side loses the tolerance of its own baseline, with its
-    interval; None: not within the measured lengths.
+    """Return the length (tokens) at which a side's loss from its own baseline reaches the
+    tolerance, with its interval; None: not within the measured lengths.
     """
     curve = _curve(side, settings)
     if not curve.beyond_baseline:
@@ -210,7 +210,7 @@ def _numbers(extra: Any) -> dict[str, float]:
 
 
 def saved_share(a: pd.DataFrame, b: pd.DataFrame, longest: int | None) -> float | None:
-    """Return the median share of A's bytes that B saves, over documents up to ``longest``.
+    """Return the median fraction of A's bytes that B saves, over documents up to ``longest``.
 
     None if no document has both values; ``longest`` None: all documents.
     """
@@ -357,8 +357,8 @@ def drop_p_value(drops: Floats, margin: float, beta: float = _BETA) -> float:
     """Return the p-value of the hypothesis that the mean drop is at least ``margin``.
 
     Exact for drops of -1, 0 or 1: the probability of a sum at most as large under a trinomial
-    distribution with mean ``margin``, at the least favourable share of gains. This is searched
-    below a limit of confidence 1 - ``beta`` on the share of changed documents; ``beta`` is added
+    distribution with mean ``margin``, at the least favourable fraction of gains. This is searched
+    below a limit of confidence 1 - ``beta`` on the fraction of changed documents; ``beta`` is added
     (Berger and Boos 1994, JASA 89, 1012-1016). For all drops in [-1, 1] with the same mean and the
     same mean size, these three values have the largest variance, so the test is conservative.
 

@@ -1,7 +1,7 @@
 """Comparison of all KV policies of one model with the whole cache and with the control.
 
-The control, policy `random`, keeps entries at random. A policy that scores no better at the same
-budget, on the same examples, does not select useful entries.
+The control is policy `random`, which keeps random entries. A policy that scores no better on the
+same examples at the same budget does not select useful entries.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ CONTROL = "random"
 
 @dataclass(frozen=True, slots=True)
 class LossAt:
-    """The length at which the score has lost the tolerance, relative to the whole cache's baseline.
+    """The length at which the loss from the whole cache's baseline reaches the tolerance.
 
-    The cap stays below it. None, also for an end of the interval: not within the measured lengths.
+    The cap is shorter. None, for the length or an interval end: not within the measured lengths.
     """
 
     tokens: int | None
@@ -46,7 +46,7 @@ class LossAt:
 
 @dataclass(frozen=True, slots=True)
 class AgainstRandom:
-    """A policy's mean score minus `random`'s at the same budget; p is adjusted for all policies."""
+    """A policy's mean score minus that of `random` at the same budget; p-values are adjusted."""
 
     difference: float
     ci_low: float
@@ -57,7 +57,7 @@ class AgainstRandom:
 
 @dataclass(frozen=True, slots=True)
 class KvMember:
-    """One policy at one budget. ``comparison``: its comparison, as B, with the reference model.
+    """One policy at one budget. ``comparison``: the reference model (A) against this policy (B).
 
     ``cap_tokens`` and ``loss`` refer to the reference's baseline; ``baseline`` is the policy's own.
     ``shortest_tokens``: length of the shortest document that both answered.
@@ -77,7 +77,7 @@ class KvMember:
 
 @dataclass(frozen=True, slots=True)
 class KvFamily:
-    """Policies of one model on the same examples; those that keep the whole cache come first."""
+    """Policies of one model on the same examples; those with the whole cache come first."""
 
     base: str
     members: Sequence[KvMember]
@@ -95,7 +95,7 @@ def kv_family(
     """Compare all policies of one base model.
 
     Args:
-        measured: the models with the same base, each with its result and ``kv``.
+        measured: the models with this base, each with its result and ``kv``.
         baselines: model -> its reference model; models that keep the whole cache have none.
     """
     by_name = {model.name: model for model in measured}
@@ -154,7 +154,7 @@ def _rank(kv: KvPolicy) -> tuple[bool, bool, str, float]:
 def _against_random(
     measured: Sequence[Measured], bins: Sequence[LengthBin], settings: AnalysisSettings
 ) -> dict[str, AgainstRandom]:
-    """Compare each policy with `random` at the same budget; adjust p-values by Holm (1979)."""
+    """Compare each policy with `random` at the same budget, with Holm-adjusted p-values (1979)."""
     controls = {m.kv.budget: m for m in measured if m.kv and m.kv.policy == CONTROL}
     differences: dict[str, tuple[float, float, float, float]] = {}
     for model in measured:

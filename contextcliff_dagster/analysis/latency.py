@@ -1,6 +1,6 @@
-"""Call times over length: per bin, against the user's limit, and slowdowns.
+"""Call times by length: per bin, against the user's limit, and slowdowns.
 
-Telemetry of each bin shows the time that length does not explain. `joint_cap` is the cap that
+Each bin's telemetry shows the time that length does not explain. `joint_cap` returns the cap that
 satisfies both scores and times.
 
 Limit on the time to the first token (`latency_limit`): the length up to which its 95th percentile
@@ -19,14 +19,14 @@ a, b, c >= 0 (from `fit_length_law`) and a slowdown by the factor exp(delta) > 1
 t. The law is fitted with and without a slowdown: a slowdown is a change that no such law explains,
 however steep.
 
-*Is there one?* A score test. Let r be the log residuals of the best law without a slowdown, limited
-to three robust SDs so that a stall counts as one late call and no more, and J the derivatives of
-the law. For every admissible t the step [L > t], projected orthogonally to J, is correlated with r;
+*Detection.* A score test. Let r be the log residuals of the best law without a slowdown, limited
+to three robust SDs so that a stall counts as just one late call, and J the derivatives of
+the law. For every admissible t the step [L > t], orthogonalised to J, is correlated with r;
 the largest correlation over all t is the statistic, which makes it one test for any number of
 places. Its null distribution permutes r over the calls, projected likewise (residual permutation:
 Freedman and Lane 1983, Journal of Business and Economic Statistics 1, 292-298).
 
-*Where?* The full model is fitted at 40 places and then at up to 60 around the likely ones
+*Location.* The full model is fitted at 40 places and then at up to 60 around the likely ones
 (Levenberg-Marquardt over log a, log b, log c and delta, all places at once). The best place has the
 least sum of squares; the confidence set contains the places whose sum is larger by at most 7.35
 residual variances, the limit used for scores: likelihoods of change points are not regular.
@@ -77,11 +77,11 @@ if TYPE_CHECKING:
 
 KINDS = {"ttft": "time to first token", "duration": "time to the full answer"}
 NOT_OURS = 0.10
-"""A call is left out if more than this share of its prompt came from a cache, or if it waited in
-the engine for more than this share of its time."""
+"""A call is left out if more than this fraction of its prompt came from a cache, or if it waited
+in the engine for more than this fraction of its time."""
 OWN_LAG_MS = 25.0
 """A call is left out if it may have waited longer for our event loop. This is an absolute time,
-because a share of each call's time would drop more calls on short documents."""
+because a fraction of each call's time would drop more calls on short documents."""
 
 
 def summary(values: Floats) -> Times | None:
@@ -116,7 +116,7 @@ class Canary:
 
 
 def canaries_of(sample: Sample) -> dict[str, Canary]:
-    """Return times of all answered calls against the length of their documents, by kind."""
+    """Return, by kind, the times of all answered calls against their documents' lengths."""
     return {kind: _canary(sample.calls, kind) for kind in KINDS}
 
 
@@ -172,18 +172,18 @@ def spread_of(excess: Floats, late_ms: Floats) -> Excess | None:
 
 
 ERROR_SHARE = 0.5
-"""Share of the error rate used to test times: it suffices to detect a slowdown by half
-(``benchmarks/latency_caps.py``), so a higher level would only add false caps."""
+"""Share of the error rate used to test times. It suffices to detect a slowdown by half
+(``benchmarks/latency_caps.py``); a higher level would only add unnecessary caps."""
 WORTH_A_WARNING, WORTH_MS = 0.25, 50.0
-"""Least delay that a user notices, as a share and in ms; both must be reached."""
+"""Smallest delay that a user notices, relative and in ms; both must be reached."""
 KNOWN_WITHIN = 4.0
-"""Largest uncertainty of a slowdown's place, as a factor of length, at which it limits a cap."""
+"""A slowdown limits a cap only if its place is known to within this factor of length."""
 
 
 def slowdowns_of(
     sample: Sample, canaries: Mapping[str, Canary], settings: AnalysisSettings
 ) -> SlowdownByKind:
-    """Return the test per kind of time, on the calls that its law uses; ``None``: not testable."""
+    """Return one test per kind of time, from the calls its law uses; None if not testable."""
     calls = sample.calls
     lengths = calls["length_tokens"].to_numpy(np.float64)
     documents = sample.document_of_calls()
@@ -204,7 +204,7 @@ def slowdowns_of(
 
 
 def by_document(lengths: Floats, ms: Floats, document: Ints) -> tuple[Floats, Floats]:
-    """Return each document's length and geometric mean time; its calls are correlated.
+    """Return length and geometric mean time per document; calls on a document are correlated.
 
     ``document``: document number of each call (N).
     """
@@ -214,7 +214,7 @@ def by_document(lengths: Floats, ms: Floats, document: Ints) -> tuple[Floats, Fl
 
 
 def slowdown_sentences(tests: SlowdownByKind) -> list[str]:
-    """Return a sentence per kind of time with a slowdown."""
+    """Return a sentence for each kind of time that has a slowdown."""
     sentences = []
     for kind, words in KINDS.items():
         test = getattr(tests, kind)
@@ -246,9 +246,9 @@ def joint_cap(
 ) -> JointCap | None:
     """Return the ``joint_cap`` of ``cliffs.json``; None without a limit and without testable times.
 
-    It is the smaller of the scores' certified cap and, with the user's ``limit``, the length up to
-    which it is met; without a limit, the longest length before the first likely place of a slowdown
-    that is `noticed`. If the scores allow no cap, neither does speed.
+    It is the smaller of the scores' certified cap and a length set by the times: with a ``limit``,
+    the length up to which it is met; otherwise the longest length before the first likely place of
+    a slowdown that is `noticed`. Without a cap from the scores there is no joint cap.
     """
     if limit is None and test is None:
         return None
@@ -263,7 +263,7 @@ def joint_cap(
 
 
 SHARE = 0.95
-"""Share of the calls that must meet the limit."""
+"""Fraction of the calls that must meet the limit."""
 
 
 def latency_limit(sample: Sample, settings: AnalysisSettings) -> LatencyLimit | None:
@@ -289,7 +289,7 @@ def latency_limit(sample: Sample, settings: AnalysisSettings) -> LatencyLimit | 
 def judge_limit(
     length_tokens: Floats, ms: Floats, document: Ints, limit_ms: float, confidence: float
 ) -> LatencyLimit:
-    """Return how far times ``ms`` > 0 (N), infinite if no token came, meet ``limit_ms``.
+    """Return up to what length the times ``ms`` > 0 (N; infinite: no token) meet ``limit_ms``.
 
     ``document``: document number of each call (N).
     """
@@ -328,19 +328,19 @@ def judge_limit(
 
 
 def least_documents(confidence: float) -> int:
-    """Return the fewest documents whose largest time is an upper bound of the percentile."""
+    """Return how many documents are needed for their largest time to bound the percentile."""
     return int(np.ceil(np.log(1.0 - confidence) / np.log(SHARE)))
 
 
 def _rank_below(count: int, confidence: float) -> int:
-    """Return the largest rank of ``count`` values below the percentile; 0 if there is none."""
+    """Return the largest rank, among ``count`` values, below the percentile; 0 if there is none."""
     return binomial_quantile(1.0 - confidence, count, SHARE)
 
 
 LEAST_CALLS = 30
 LEAST_SLOWDOWN = 0.10
-"""A slowdown that may be below a tenth is ignored, however certain: no server follows the law
-exactly (chunked prefill, L log L), and with many calls every departure is significant."""
+"""A slowdown that may be below a tenth is ignored, however significant: no server follows the law
+exactly (chunked prefill, L log L), and with many calls any deviation becomes significant."""
 _LEAST_BEFORE, _LEAST_AFTER = 0.15, 0.04
 _LEAST_SIDE = 6
 _MOST_PLACES = 200
@@ -384,7 +384,7 @@ def find_slowdown(
 
 
 def _places(lengths: Floats) -> Ints:
-    """Return the admissible indices of the first slow call."""
+    """Return the admissible positions of the first slow call."""
     count = len(lengths)
     change = np.flatnonzero(np.diff(lengths) > 0) + 1
     least = max(_LEAST_SIDE, _LEAST_BEFORE * count)
@@ -401,7 +401,7 @@ def _law(design: Floats, theta: Floats) -> Floats:
 
 
 def _start(design: Floats, log_ms: Floats) -> Floats:
-    """Return log coefficients (1, 3) that split the median time at median length among terms."""
+    """Return log coefficients (1, 3) that divide the median time at median length among terms."""
     middle = np.median(np.exp(log_ms)[:, None] / design, axis=0)
     return np.log(np.maximum(middle / 3.0, 1e-12))[None, :]
 
@@ -412,7 +412,7 @@ def _fit(
     """Fit K steps (K, N) at once by least squares of the logs, starting at ``theta`` (K or 1, 3).
 
     Returns log coefficients (K, 3), log factors of the slowdown (K) and sums of squares (K).
-    Coefficients that tend to 0 stop at a floor far below every time.
+    Coefficients that approach 0 stop at a floor far below any measured time.
     """
     count = len(step)
     theta = np.broadcast_to(theta, (count, 3)).copy()
@@ -451,7 +451,7 @@ def _fit(
 def _chance(
     design: Floats, law: Floats, residual: Floats, beyond: Floats, permutations: int, seed: int
 ) -> float:
-    """Return the permutation p-value of the largest score for a slowdown, over all places."""
+    """Return the permutation p-value of the largest slowdown score over all places."""
     slopes = design / _law(design, law)[0][:, None]
     basis, singular, _ = np.linalg.svd(slopes / np.linalg.norm(slopes, axis=0), full_matrices=False)
     basis = basis[:, singular > 1e-8 * singular[0]]
@@ -483,7 +483,7 @@ def _locate(
     law: Floats,
     p_value: float,
 ) -> Slowdown | None:
-    """Return the most likely place, the confidence set of places, and the factor beyond."""
+    """Return the most likely place, the range of its confidence set, and the slowdown beyond it."""
     beyond = (np.arange(len(lengths)) >= places[:, None]).astype(np.float64)
     some = np.unique(np.linspace(0, len(places) - 1, _COARSE_PLACES).round().astype(np.int64))
     theta, shift, sums = _fit(design, log_ms, beyond[some], law, delta=True)
@@ -541,16 +541,16 @@ _HALF = 0.5
 _STARTS, _KEPT_STARTS, _STEPS = 60, 5, 20
 _SIMPLER = 1.15
 _CUTOFF_SD = 2.5
-"""Most calls to fit; of more, an even sample over all lengths suffices for a median."""
+"""The final fit uses calls within this many SDs of the trimmed fit."""
 _EXACT = 1e-9
-"""A smaller relative error counts as 0."""
+"""Relative errors below this count as 0."""
 
 
 class LengthLaw(FittedLaw):
     """The law ``base_ms`` + ``ms_per_1k`` K + ``ms_per_1k_squared`` K^2, K = 1,000 tokens."""
 
     def __call__(self, length_tokens: Floats) -> Floats:
-        """Return the time in ms at each length; above 0."""
+        """Return the time in ms at each length; always above 0."""
         k = np.asarray(length_tokens, dtype=np.float64) / 1_000
         return self.base_ms + self.ms_per_1k * k + self.ms_per_1k_squared * k**2
 
@@ -579,7 +579,7 @@ def fit_length_law(length_tokens: Floats, ms: Floats) -> LengthLaw | None:
 
 
 def _trimmed(relative: Floats) -> tuple[float, Floats]:
-    """Return the best half's scatter (root mean square, relative) and the coefficients."""
+    """Return the relative RMS scatter of the best half, and the coefficients."""
     rng = np.random.default_rng(0)
     calls, terms = relative.shape
     half = max(int(np.ceil(_HALF * calls)), terms + 1)
@@ -617,7 +617,7 @@ def _least_squares(relative: Floats, target: Floats | None = None) -> Floats:
 
 
 def _reweighted(design: Floats, times: Floats, beta: Floats) -> Floats:
-    """Refit to all calls near the trimmed fit, so that their median lies on the law."""
+    """Refit to all calls near the trimmed fit, and scale the law to pass through their median."""
     from scipy.special import ndtri
 
     def ratio(of: Floats) -> Floats:

@@ -3,9 +3,9 @@
 A table of mean scores by length, without the underlying answers, gives the same kind of result
 (`profile_table`). Every table gets the published definitions, which need only means
 (`robustness.effective_lengths`). A verdict needs the precision of each mean. If every length states
-its n, the n are taken as independent examples scored 0 or 1 with the stated mean: scores in [0, 1]
-with that mean cannot scatter more, so the result is conservative for graded scores. Questions that
-share a document scatter more, which no table shows: the result warns about it.
+its n, it is treated as n independent examples scored 0 or 1 with the stated mean. Scores in [0, 1]
+with that mean cannot vary more, so the result is conservative for graded scores. Questions on one
+document vary more, which a table cannot show, so the result warns about it.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.score_files.records import MeansTable
 
 MOST_EXAMPLES = 1_000_000
-"""Most examples of a table; a larger n is scaled down, for a more cautious verdict."""
+"""Maximum number of examples for a table; a larger n is scaled down, which is conservative."""
 
 ASSUMED = (
     "The table gives only means and n: each n is taken as that many independent examples scored 0 "
@@ -112,7 +112,7 @@ ASSUMED = (
 
 
 def profile_table(table: MeansTable, settings: AnalysisSettings, context: ProfileContext) -> Cliffs:
-    """Return the ``cliffs.json`` of a table of means: one bin per length, null if not in a table.
+    """Return ``cliffs.json`` for a table of means: one bin per length, null where a table has none.
 
     ``definitions`` use the table's ``base_score`` in place of the first length's mean and its
     ``threshold`` in place of .856. Without n at every length the verdict is ``insufficient_data``,
@@ -212,7 +212,7 @@ def _interval(
 
 
 def _baseline(table: MeansTable, to_tokens: int | None, settings: AnalysisSettings) -> Baseline:
-    """Return the baseline: the shortest 15% of the examples, or without n the base or first score.
+    """Return the baseline: the shortest 15% of the examples or, without n, the base or first score.
 
     Args:
         to_tokens: longest length of the region; ``None`` if n is unknown.
@@ -254,7 +254,7 @@ def profile_model(
 
     Raises:
         ContextCliffError: the records lack a needed column or hold impossible values. Too little
-            data is not an error but a verdict.
+            data gives a verdict, not an error.
     """
     sample = clean_records(records, bins, settings.chance)
     documents = sample.documents()
@@ -398,7 +398,7 @@ def profile_model(
 
 
 def _cliff(finding: Finding, window: int | None) -> tuple[Cliff | None, CriticalThreshold | None]:
-    """Return the drop and its midpoint; None for both without a drop."""
+    """Return the drop and its midpoint; both are None if there is no drop."""
     if (loss := finding.cliff) is None:
         return None, None
     location, low, high = loss.tokens
@@ -415,7 +415,7 @@ def _cliff(finding: Finding, window: int | None) -> tuple[Cliff | None, Critical
 
 
 def _head(sample: Sample, settings: AnalysisSettings, context: ProfileContext) -> dict[str, Any]:
-    """Return the fields at the head of both files."""
+    """Return the header fields that both files share."""
     created = context.created_at or datetime.now(UTC).isoformat(timespec="seconds")
     planned = len(sample.calls)
     unanswered = int((~sample.calls["answered"]).sum())

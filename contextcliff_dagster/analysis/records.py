@@ -3,11 +3,11 @@
 Evaluation records become statistical units: replicates are averaged to examples, and examples
 belong to documents. An example carries its question's categories and evidence position.
 
-Calls without an answer are set aside here, once, so that no later step can score them: they are
-neither right nor wrong.
+Calls without an answer are set aside here, in one place, so that no later step can score them:
+they are neither right nor wrong.
 
-A million records are an ordinary input, so names are converted to ranks first: ranks sort like
-the names, in a tenth of the time and memory.
+A million records are a normal input, so names are first converted to ranks, which sort like the
+names in a tenth of the time and memory.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ class AnalysisSettings:
         resamples: bootstrap resamples of documents, per bin.
         seed: seed of every resampling; the same records and seed give the same result.
         rolling: bins in the trailing window of ``rolling_variance``.
-        permutations: least number of permutations of documents for the scan's p-value; more are
+        permutations: minimum number of permutations of documents for the scan's p-value; more are
             drawn if the confidence needs smaller p-values.
-        baseline_share: share of the examples, shortest first, that form the baseline, 0.05..0.5;
+        baseline_share: fraction of the examples, shortest first, that form the baseline, 0.05..0.5;
             published error rates are for 0.15.
         chance: mean score of guessing, 0..0.9; losses are measured above it.
-        assumption: what the cap assumes of a model that fails at a length: ``falling``, it does
-            not recover at a longer one; ``any``, it may.
+        assumption: what the cap assumes about a model that fails at some length: ``falling``: it
+            does not recover at longer ones; ``any``: it may.
         ttft_limit_ms: the user's limit on the 95th percentile of the time to the first token.
         second_opinions: whether `profile_model` also computes the cap's sensitivity and the gain
-            from more data; they take most of its time and do not affect the verdict.
+            from more data, which take most of the time and do not affect the verdict.
 
     Raises:
         StudyError: a value is outside its range.
@@ -88,11 +88,11 @@ class AnalysisSettings:
 
 
 CATEGORIES: tuple[Category, ...] = ("task", "kind", "level", "domain", "source")
-"""Columns that may hold a category of the question."""
+"""Columns that may contain a category of the question."""
 MOST_VALUES = 50
-"""Most values of a category; a column with more identifies single items, such as files."""
+"""Maximum number of values in a category; with more, a column identifies items such as files."""
 EVIDENCE = ("evidence_position", "inter_evidence_tokens")
-"""Columns on a question's evidence: its position in the document, the distance of two pieces."""
+"""Columns with the position of a question's evidence and the distance between two pieces."""
 
 
 def categories_of(records: pd.DataFrame) -> dict[str, pd.Categorical[Any]]:
@@ -117,12 +117,12 @@ def categories_of(records: pd.DataFrame) -> dict[str, pd.Categorical[Any]]:
 
 
 def _word(value: Any) -> str:
-    """Return ``value`` as text, 2.0 as "2": pandas reads integers with gaps as floats."""
+    """Return ``value`` as text; 2.0 becomes "2", as pandas reads integers with gaps as floats."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def average_replicates(calls: pd.DataFrame, answered: Bools) -> pd.DataFrame:
-    """Return one row per example, replicates averaged; a record without an id is one example."""
+    """Return one row per example, averaging replicates; records without an id are never merged."""
     columns: list[str] = [name for name in CATEGORIES if name in calls.columns]
     columns += [name for name in EVIDENCE if calls[name].notna().any()]
     rows = calls.loc[answered, [*_OF_EXAMPLE, *columns]].reset_index(drop=True)
@@ -155,7 +155,7 @@ _OF_EXAMPLE = (
 
 
 def _named(column: pd.Series[Any], otherwise: Ints) -> Ints:
-    """Return the rank of each name in ``column``; unnamed rows rank last, by ``otherwise``."""
+    """Return the rank of each name in ``column``; rows without one rank last, by ``otherwise``."""
     names, codes = column.cat.categories, column.cat.codes.to_numpy(np.int64)
     return np.where((names == "")[codes], len(names) + otherwise, codes)
 
@@ -165,7 +165,7 @@ DEFAULT_BINS = 10
 
 @dataclass(frozen=True)
 class Documents:
-    """Documents, the exchangeable units, shortest first; arrays of length D.
+    """The documents, which are the exchangeable units, shortest first; arrays of length D.
 
     ``n``: number of examples; ``s``: sum of their scores; ``binary``: every score is 0 or 1;
     ``chance``: mean score of guessing.
@@ -211,7 +211,7 @@ class Sample:
         return Missing(**{tag.value: int((tags == tag.value).sum()) for tag in UNSCORED_TAGS})
 
     def document_of_calls(self) -> Ints:
-        """Return a number for each call's document; unique for a call without a document."""
+        """Return each call's document number; a call without a document gets its own number."""
         names = self.calls["document_id"].cat
         code = names.codes.to_numpy(np.int64)
         nameless = np.asarray(names.categories == "")[code]
@@ -266,7 +266,7 @@ def clean_records(records: pd.DataFrame, bins: Sequence[LengthBin], chance: floa
 
 
 def decile_bins(lengths: Ints, count: int = DEFAULT_BINS) -> list[LengthBin]:
-    """Return quantile bins over ``lengths``, for records without bins; fewer if lengths tie."""
+    """Return quantile bins of ``lengths``, for records without bins; ties may give fewer bins."""
     cuts = np.unique(np.quantile(lengths, np.linspace(0, 1, count + 1)[1:-1], method="higher"))
     low, high = int(lengths.min()), int(lengths.max())
     edges = [low, *(int(c) for c in cuts if low < c <= high), high + 1]
@@ -277,7 +277,7 @@ def decile_bins(lengths: Ints, count: int = DEFAULT_BINS) -> list[LengthBin]:
 
 
 def _sorted_calls(records: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return the columns that the analysis uses, typed and sorted independently of file order."""
+    """Return the columns used by the analysis, typed and sorted regardless of the file's order."""
     import pandas as pd
 
     for required in ("length_tokens", "score"):
@@ -359,7 +359,7 @@ def _seconds(column: pd.Series[Any]) -> Floats:
 
 
 def _ranked(records: pd.DataFrame, name: str) -> pd.Categorical[Any]:
-    """Return a column of names as categories sorted by name; a missing value is ""."""
+    """Return a column of names as categories sorted by name; missing values become ""."""
     import pandas as pd
 
     if name not in records.columns:
@@ -402,7 +402,7 @@ def _order(texts: dict[str, pd.Categorical[Any]], numbers: dict[str, Any], answe
 
 
 def _bin_index(calls: pd.DataFrame, bins: Sequence[LengthBin]) -> Ints:
-    """Return each record's bin number, by its bin key or else its length; -1 if no bin fits."""
+    """Return each record's bin number, by bin key or else by length; -1 if no bin fits."""
     if not bins:
         return np.full(len(calls), -1, dtype=np.int64)
     place_of = {b.bin: i for i, b in enumerate(bins)}

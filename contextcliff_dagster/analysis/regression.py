@@ -1,11 +1,11 @@
-"""Test of whether a model is worse than its pinned baseline, with few false alarms a year.
+"""Test of whether a model has become worse than its pinned baseline, with few false alarms a year.
 
 Answers flip: with probability ``flip_rate`` an example gets the opposite result, in the run as well
-as in the baseline, which is itself random. Some runs have more flips; the rate is estimated from
-other runs and from the run's own plateau. A loss that flips do not explain is a shrink.
+as in the baseline, which is itself random. Some runs have more flips, so the rate is estimated from
+other runs and from the run's own plateau. A loss that flips do not explain is called a shrink.
 
-Windows (`count_windows`). In a window of lengths the number of lost answers, right before and wrong
-now, is compared with Binomial(examples, flip_rate), for all examples, not only the right ones,
+Windows (`count_windows`). In a window of lengths the number of lost answers (right before and wrong
+now) is compared with Binomial(examples, flip_rate). All examples count, not only the right ones,
 because a random baseline also loses its lucky answers. A window counts only if
 
 - losses outnumber gains (sign test at 10%) and occur on three documents or more,
@@ -14,7 +14,7 @@ because a random baseline also loses its lucky answers. A window counts only if
 
 If runs differ in their flips, the larger tail probability counts.
 
-Flip rates (`FlipRates`): the share of right answers that an unchanged model loses in one run, if
+Flip rates (`FlipRates`): the fraction of right answers that an unchanged model loses in one run, if
 runs differ. A run's rate has a Beta distribution, whose mean and within-run correlation have a
 prior on a grid. They are updated by runs of the unchanged model (beta-binomial), then by this run's
 own losses on the plateau outside the window in question. Counts are divided by the dispersion of
@@ -23,14 +23,14 @@ whole documents, because flips affect all questions on a document (Rao and Scott
 
 Shrink (`find_shrink`): three tests.
 
-- *Lost answers at the loss*: at the lengths where a cliff that moved down shows first, from half of
-  the length at which the baseline has lost 30% up to that length.
+- *Lost answers at the loss*: at the lengths where a cliff that moved down shows first, namely from
+  half of the length at which the baseline has fallen by 30% up to that length.
 - *Lost answers anywhere*: in every window of neighbouring lengths. The smallest tail probability
-  over all windows is a scan statistic (Naus 1965, JASA 60, 532-538), its null distribution
+  over all windows is a scan statistic (Naus 1965, JASA 60, 532-538), whose null distribution is
   simulated.
 - *Signed changes*: the largest standardised sum, over all windows, of the score differences minus
-  the part that flips explain, compared with signs flipped per document. For graded scores and noisy
-  models.
+  the part that flips explain, compared with signs flipped per document. This test is for graded
+  scores and noisy models.
 
 All are one-sided. A run's error rate is the yearly rate divided by its runs and models, and split
 among the tests; by Bonferroni's inequality the yearly rate holds although runs share the baseline.
@@ -59,7 +59,7 @@ SIGN_LEVEL, NOISE_LEVEL = 0.10, 0.02
 
 @dataclass(frozen=True)
 class Changes:
-    """Fate of each example between the two runs, in order of length (E)."""
+    """How each example's result changed between the two runs, in order of length (E)."""
 
     was_right: Bools
     lost: Bools
@@ -83,7 +83,7 @@ class Changes:
 
 
 class Window(NamedTuple):
-    """One window: first and last length, and the changes in it."""
+    """A window's first and last length, and the changes in it."""
 
     from_tokens: int
     to_tokens: int
@@ -107,7 +107,7 @@ class Windows:
 def count_windows(
     changes: Changes, start: Ints, end: Ints, flip_rate: float, rates: FlipRates | None = None
 ) -> Windows:
-    """Count lost answers, and their tail probability under flips, in each window [start, end).
+    """Count the lost answers in each window [start, end), with their tail probability under flips.
 
     ``rates``: this run's flip rates; None: ``flip_rate``.
     """
@@ -156,8 +156,8 @@ def at_the_loss(
 ) -> tuple[float, int, int]:
     """Return p-value, start and end of the window in which a moved cliff shows first.
 
-    It extends from half of ``loss_tokens``, the length at which the baseline has lost its
-    tolerance, to that length. The baseline alone determines it, so p needs no adjustment.
+    It extends from half of ``loss_tokens``, the length at which the baseline falls by its
+    tolerance, to that length. Only the baseline determines it, so p needs no adjustment.
     """
     lengths = changes.length_tokens
     start = int(np.searchsorted(lengths, loss_tokens / 2))
@@ -184,17 +184,17 @@ _LOGITS = np.linspace(-16.0, 3.0, 220)
 RATES: Floats = 1.0 / (1.0 + np.exp(-_LOGITS))
 _EDGES = np.concatenate([[0.0], 1.0 / (1.0 + np.exp(-0.5 * (_LOGITS[1:] + _LOGITS[:-1]))), [1.0]])
 _MEANS = 2.0 ** np.arange(-20.0, 2.1, 0.5)
-"""Possible flip rates, relative to the study's. The prior is flat below it (a server may answer
-identically every time) and log-normal above, with an SD of .7 octaves."""
+"""Possible flip rates, relative to the study's rate. The prior is flat below that (a server may
+answer identically every time) and log-normal above it, with an SD of .7 octaves."""
 _CORRELATIONS = np.array([0.0005, 0.002, 0.008, 0.02, 0.06])
 _BELIEF = np.array([0.5, 0.3, 0.15, 0.04, 0.01])
-"""Prior probabilities. Equal ones would need more than five runs to show that runs are alike."""
+"""Prior probabilities; equal ones would need more than five runs to show that runs are alike."""
 
 
 @dataclass(frozen=True)
 class FlipRates:
-    """Flip rates of one run: ``weights`` of `RATES` by other runs, ``dispersion`` of documents (1
-    if questions are independent), ``lost`` in the first 0, 1, ... plateau examples (m + 1)."""
+    """Flip rates of one run: ``weights`` of `RATES` from other runs, ``dispersion`` of documents (1
+    if questions are independent), ``lost`` among the first 0, 1, ... plateau examples (m + 1)."""
 
     weights: Floats
     dispersion: float
@@ -204,7 +204,7 @@ class FlipRates:
     def of(
         cls, now: Changes, unchanged: Sequence[Changes], plateau_tokens: float, flip_rate: float
     ) -> FlipRates:
-        """Estimate from the plateau (documents below ``plateau_tokens``) of this and other runs."""
+        """Estimate them from the plateau (below ``plateau_tokens``) of this and other runs."""
         from scipy.special import betaln
 
         counts, off, expected = [], 0.0, 0.0
@@ -239,7 +239,7 @@ class FlipRates:
         return np.asarray(weights / weights.sum(axis=1, keepdims=True), np.float64)
 
     def tail(self, start: Ints, end: Ints, lost: Ints) -> Floats:
-        """Return the probability of at least ``lost`` answers in windows [start, end) (W)."""
+        """Return the probability of at least ``lost`` lost answers in windows [start, end) (W)."""
         from scipy.special import betainc
 
         k, n = lost / self.dispersion, (end - start) / self.dispersion
@@ -254,7 +254,7 @@ class FlipRates:
 
 @cache
 def _beliefs(flip_rate: float) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return a and b of each Beta distribution, log prior (B), shares near `RATES` (B, P)."""
+    """Return a and b of each Beta distribution, its log prior (B), its mass near `RATES` (B, P)."""
     from scipy.special import betainc
 
     mean, rho = (grid.ravel() for grid in np.meshgrid(flip_rate * _MEANS, _CORRELATIONS))
@@ -266,12 +266,12 @@ def _beliefs(flip_rate: float) -> tuple[Floats, Floats, Floats, Floats]:
 
 
 SHARES = (0.6, 0.3, 0.1)
-"""Shares of a run's error rate: lost answers at the loss, anywhere, signed changes."""
+"""Shares of a run's error rate for lost answers at the loss, anywhere, and signed changes."""
 LOSS = 0.3
-"""Loss relative to the baseline's plateau that marks where a moved cliff is tested first."""
+"""A moved cliff is tested where the baseline's loss from its plateau reaches this fraction."""
 _PIECES = 20
 _WIDTHS = (1, 2, 3, 4, 6, 10, 20)
-"""Window sizes, in neighbouring pieces of the sample by rank of length."""
+"""Window sizes, as numbers of neighbouring pieces of the sample, in order of length."""
 _FIRST_DRAWS, _ENOUGH_HITS = 199, 10
 _AT_ONCE = 1_000_000
 _MOST_DRAWS = 200_000
@@ -282,7 +282,7 @@ class RegressionSettings:
     """Noise level and error rate of the test for a shrink.
 
     Attributes:
-        flip_rate: share of calls whose answer may change by chance.
+        flip_rate: fraction of calls whose answer may change by chance.
         yearly_error: probability that an unchanged study fails at least once in a year.
         runs_per_year: number of runs that share ``yearly_error``.
     """
@@ -292,7 +292,7 @@ class RegressionSettings:
     runs_per_year: int = 52
 
     def alpha(self, models: int) -> float:
-        """Return the error rate of one model in one run."""
+        """Return the error rate allotted to one model in one run."""
         return self.yearly_error / self.runs_per_year / max(models, 1)
 
 
@@ -301,7 +301,7 @@ class Shrink:
     """The result of a run for one model.
 
     Attributes:
-        shrunk: worse than the baseline beyond noise.
+        shrunk: whether the model is worse than the baseline by more than noise.
         p_value: smallest p-value of the tests, each divided by its share; compared with ``alpha``.
         from_tokens, to_tokens: the window with the clearest losses.
         examples, right, lost, gained: numbers in that window: all; right in the baseline; right in
@@ -386,7 +386,7 @@ def _shrink(pairs: Pairs, changes: Changes, start: int, end: int, p: float, alph
 
 
 def find_sentinel_shrink(pairs: Pairs, alpha: float, *, flip_rate: float = 0.05) -> Shrink:
-    """Test a few examples at the cap for a shrink, as one window: an exact test."""
+    """Test a few examples at the cap for a shrink, as one window, with an exact test."""
     changes = Changes.of(pairs)
     p = window_p_value(changes, 0, len(changes.lost), flip_rate)
     return _shrink(pairs, changes, 0, len(changes.lost), p, alpha)
@@ -397,7 +397,7 @@ _ENDS = _STARTS + np.repeat(_WIDTHS, [_PIECES - width + 1 for width in _WIDTHS])
 
 
 def _over_windows(per_piece: Floats) -> Floats:
-    """Return sums over every window from sums per piece (..., pieces) -> (..., windows)."""
+    """Convert sums per piece into sums per window: (..., pieces) -> (..., windows)."""
     zero = np.zeros((*per_piece.shape[:-1], 1))
     running = np.concatenate([zero, np.cumsum(per_piece, axis=-1)], axis=-1)
     out: Floats = running[..., _ENDS] - running[..., _STARTS]
@@ -480,7 +480,7 @@ def _signed_changes(
 
 
 def _monte_carlo(reached: Callable[[int], int], alpha: float, width: int) -> float:
-    """Return (1 + draws reaching the observed) / (1 + draws), stopping early for clear noise."""
+    """Return (1 + draws reaching the observed) / (1 + draws); stop early if clearly noise."""
     # Stopping at a number of hits keeps it valid (Besag and Clifford 1991, Biometrika 78, 301-304).
     draws = _FIRST_DRAWS
     hits: int = reached(draws)

@@ -10,24 +10,24 @@ one and ignore sampling noise: they are shown next to the verdict but do not aff
 [0, 1] has an SD of at most 0.5, so some rules cannot fire on some data; the result of each rule
 states this.
 
-Sensitivity (`sensitivity`): the change of cap and verdict if one choice of the analysis changes.
+Sensitivity (`sensitivity`): how cap and verdict change if one choice of the analysis changes.
 Each variant is concluded like the result itself (``conclusion``), from the same calls, with one
-choice changed and, if the scan is repeated, with fewer permutations (99); nothing is averaged or
-corrected, and no variant is better than the result. The choices:
+choice changed and, if the scan is repeated, with fewer permutations (99). Nothing is averaged or
+corrected, and no variant is preferable to the result. The choices:
 
 - ``tolerance``: 10 to 50%;
 - ``bins``: every document at the median length of its bin, for 5, 10 and 20 quantile bins, as in a
   table by bins (the result itself uses every length and no bins);
 - ``baseline``: the shortest 10 and 25% of the examples instead of 15%;
-- ``tokenizer``: lengths by the model's own prompt token counts, if nearly all calls have them;
+- ``tokenizer``: lengths in the model's own prompt token counts, if nearly all calls have them;
   caps are converted back to document tokens by the line that gives ``cap_prompt_tokens``;
 - ``score``: exact match, token F1, containment, if nearly all records have them;
 - ``replicates``: an example's first or worst replicate instead of their mean;
-- ``missing``: calls without an answer as wrong or as right. Documents beyond the window
+- ``missing``: calls without an answer count as wrong or as right. Documents beyond the window
   (``context_overflow``) are not imputed: they have no answer because of their length, and no cap
     exceeds the longest scored document.
 
-More than 2,000 documents are first summed with their neighbours.
+If there are more than 2,000 documents, neighbouring ones are summed first.
 
 Variance signal (`variance_signal`): whether scores scatter more over some range of lengths than
 their mean explains. A score in 0..1 with mean m has a variance of at most m (1 - m), so a spread
@@ -36,7 +36,7 @@ with the fitted mean m of each example,
 
     v = (y - m)^2 / (m (1 - m)),
 
-whose expectation is the scores' share of the largest possible variance. Statistic: the largest
+whose expectation is the scores' fraction of the largest possible variance. Statistic: the largest
 standardised difference between the mean of v inside and outside a window of lengths; windows hold
 8 to 60% of the examples. p-value: whole documents are permuted over the lengths, with the largest
 statistic of each permutation, so that it is one test over all windows.
@@ -49,9 +49,9 @@ the fitted mean is right: a misfit (a shelf that the fit cannot follow) counts a
 docs/method.md reports how often that misleads.
 
 Token ratio (`token_ratio`): the model's tokens divided by the study's, by bin, and the cap in
-prompt tokens. Bins and the cap are in tokens of the study's tokenizer. If the ratio of the model's
-tokens differs between long and short documents (code among prose, another script), bins that look
-twice as long are not twice as long for the model. For each answered call with the server's
+prompt tokens. Bins and the cap are in tokens of the study's tokenizer. If the ratio differs
+between long and short documents (code among prose, another script), bins that look twice as long
+are not twice as long for the model. For each answered call with the server's
 ``prompt_tokens`` and the study's own count of the text around the document
 (``scaffold_tokens``)::
 
@@ -188,15 +188,15 @@ def _longscore(lengths: Sequence[int], scores: Sequence[float]) -> LongScore:
 
 _MOST_SD, _MOST_VARIANCE = 0.5, 0.25
 _ROUNDING = 1e-9
-"""Rounding tolerance: 1 - 0.7 is 0.30000000000000004, which counts as equal to 0.3."""
+"""Rounding tolerance, so that 1 - 0.7 = 0.30000000000000004 counts as equal to 0.3."""
 
 
 def threshold_rules(bins: Sequence[BinResult], window_tokens: int | None) -> list[Rule]:
     """Return the ``rules`` of ``cliffs.json``; the first of ``bins`` with a mean is the baseline.
 
-    ``value`` is the firing bin's, or else the most extreme after the baseline. With a baseline SD
-    of 0 every spread exceeds a multiple of it: the SD and variance rules then fire at the first bin
-    whose scores are not all equal.
+    ``value`` is that of the bin at which the rule fires, or else the most extreme one after the
+    baseline. With a baseline SD of 0, every spread exceeds a multiple of it, so the SD and variance
+    rules fire at the first bin whose scores are not all equal.
     """
     scored = [row for row in bins if row.mean is not None]
     base = scored[0] if scored else nulls(BinResult)
@@ -247,7 +247,7 @@ def threshold_rules(bins: Sequence[BinResult], window_tokens: int | None) -> lis
 
 
 _FAILING = ("transition_sd", "mean_drop")
-"""Rules that make a bin fail; the cap is the lower edge of the first failing bin."""
+"""Rules by which a bin fails; the rules' cap is the lower edge of the first failing bin."""
 
 
 def _above(value: float, threshold: float) -> bool:
@@ -288,8 +288,8 @@ SCORES = {"em": "exact match", "f1": "token F1", "contained": "containment"}
 _PERMUTATIONS, _RESAMPLES = 99, 100
 _MOST_DOCUMENTS = 2_000
 _MOST_CALLS = 50_000
-"""Above this, variants that clean the records again (tokenizer, replicates, missing) are left out,
-because they would take longer than everything else."""
+"""With more calls than this, variants that must clean the records again (tokenizer, replicates,
+missing) are left out, because they would take longer than everything else."""
 _NEARLY_ALL = 0.95
 
 
@@ -360,14 +360,14 @@ def _stricter(conclusion: Conclusion, settings: AnalysisSettings, share: float) 
 def _document_tokens(
     tokens: float | None, line: tuple[float, float] | None, longest: int
 ) -> int | None:
-    """Return ``tokens`` within the measured lengths; ``line`` converts prompt tokens back."""
+    """Return ``tokens`` as document tokens, within the measured lengths; ``line`` converts them."""
     if tokens is not None and line is not None:
         tokens = max((tokens - line[1]) / line[0], 1.0)
     return None if tokens is None else min(int(tokens), longest)
 
 
 Variant = tuple[Factor, str, Documents, "AnalysisSettings | None"]
-"""Factor, value in words, documents, and settings; None marks the result itself."""
+"""Factor, value in words, documents, and settings; settings None marks the result itself."""
 
 
 def _variants(
@@ -397,7 +397,7 @@ def _variants(
 
 
 def _by_records(sample: Sample, quick: AnalysisSettings) -> Iterator[Variant]:
-    """Yield variants whose calls differ, cleaned and summed again."""
+    """Yield the variants that change calls, whose records are cleaned and summed again."""
     calls = sample.calls
     answered = calls[calls["answered"]]
     counted = answered[answered["prompt_tokens"].notna()]
@@ -425,7 +425,7 @@ def _documents(records: pd.DataFrame, sample: Sample) -> Documents:
 
 
 def _summed(documents: Documents) -> Documents:
-    """Return at most 2,000 documents: neighbours are summed at their middle length."""
+    """Return at most 2,000 documents, summing neighbours at the length of the middle one."""
     count = len(documents.n)
     if count <= _MOST_DOCUMENTS:
         return documents
@@ -439,7 +439,7 @@ def _summed(documents: Documents) -> Documents:
 
 
 def _binned(documents: Documents, count: int) -> Documents:
-    """Return every document at the median length of its quantile bin."""
+    """Return the documents with each length replaced by the median of its quantile bin."""
     lengths = documents.length_tokens
     cuts = np.unique(np.quantile(lengths, np.linspace(0, 1, count + 1)[1:-1], method="higher"))
     bins = np.searchsorted(cuts, lengths, side="right")
@@ -528,7 +528,7 @@ def variance_signal(
 
 
 def variance_sentence(signal: VarianceSignal, alpha: float = 0.05) -> str | None:
-    """Return a sentence on the signal; ``None`` if there is no signal."""
+    """Return a sentence on the variance signal; ``None`` if there is none."""
     if signal.p_value is None or signal.p_value > alpha:
         return None
     return (
@@ -543,7 +543,7 @@ def _refused(reason: str) -> VarianceSignal:
 
 
 def _windows(n: Floats) -> tuple[Ints, Ints]:
-    """Return starts and ends (exclusive) of windows on at most 41 edges of units of size ``n``."""
+    """Return window starts and ends (exclusive), on at most 41 edges of units of size ``n``."""
     count = len(n)
     knots = np.unique(np.linspace(0, count, min(count, _KNOTS) + 1).round().astype(np.int64))
     start, end = (side.ravel() for side in np.meshgrid(knots, knots, indexing="ij"))
@@ -554,13 +554,13 @@ def _windows(n: Floats) -> tuple[Ints, Ints]:
 
 
 UNEQUAL_RATIO = 0.10
-"""Least difference of the bins' median ratios, relative to the smallest, for a warning."""
+"""A warning is given if the bins' median ratios differ by this much, relative to the smallest."""
 _MOST_TEMPLATE_TOKENS = 64
 _FEWEST_CALLS = 3
 
 
 def unequal_sentence(ratio: TokenRatio | None, tokenizer: str | None) -> str | None:
-    """Return a warning if the bins differ by more than `UNEQUAL_RATIO`, else None."""
+    """Return a warning if the bins' token ratios differ by more than `UNEQUAL_RATIO`, else None."""
     if ratio is None or ratio.spread is None or ratio.spread <= UNEQUAL_RATIO:
         return None
     known = [b for b in ratio.bins if b.median is not None and b.n >= _FEWEST_CALLS]
@@ -575,7 +575,7 @@ def unequal_sentence(ratio: TokenRatio | None, tokenizer: str | None) -> str | N
 
 
 def token_ratio(sample: Sample) -> TokenRatio | None:
-    """Return the token ratio by bin; None if the calls lack either count."""
+    """Return the token ratio by bin; None if the calls lack either of the two counts."""
     calls = sample.calls
     lengths = calls["length_tokens"].to_numpy(np.float64)
     scaffold = calls["scaffold_tokens"].to_numpy(np.float64)
@@ -616,7 +616,7 @@ def token_ratio(sample: Sample) -> TokenRatio | None:
 
 
 def cap_in_prompt_tokens(calls: pd.DataFrame, cap: int | None) -> int | None:
-    """Return the prompt tokens of a call whose document has ``cap`` tokens; ``None`` if unknown.
+    """Return the prompt tokens of a call with a document of ``cap`` tokens; ``None`` if unknown.
 
     Uses the least-squares line of ``prompt_tokens`` on ``length_tokens``: the two tokenizers differ
     by a factor, and the scaffold adds a constant.
@@ -631,7 +631,7 @@ def cap_in_prompt_tokens(calls: pd.DataFrame, cap: int | None) -> int | None:
 def prompt_line(calls: pd.DataFrame) -> tuple[float, float] | None:
     """Return slope and intercept of the line of ``prompt_tokens`` on ``length_tokens``.
 
-    ``None`` if fewer than two lengths have them or the slope is not positive.
+    ``None`` if fewer than two lengths have both counts, or the slope is not positive.
     """
     known = calls.loc[calls["answered"] & calls["prompt_tokens"].notna()]
     lengths = known["length_tokens"].to_numpy(np.float64)

@@ -1,8 +1,8 @@
-"""Sample size: the expected cap with more of the same data.
+"""Sample size: the cap to expect from more of the same data.
 
-Data sets with m times the examples, over the same lengths, are simulated from a curve mu: sums of
-neighbouring documents, binomial with the number of trials divided by the dispersion. mu is a new
-draw from the posterior for each data set (the fitted curve blurs a step), or a flat curve if no
+Data sets with m times the examples, over the same lengths, are simulated from a curve mu: sums over
+neighbouring documents are binomial, with the number of trials divided by the dispersion. mu is a
+new draw from the posterior for each data set (the fitted curve blurs a step), or a flat curve if no
 drop is visible, because a random slope of the fit would require far too many examples. Each data
 set gets its cap like the real data. The expected cap is the median; the n needed is the smallest
 on a grid of doublings at which at least four of five data sets are certified.
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 CHANCE = 0.80
-"""Probability of certification at the n reported as needed."""
+"""Probability of certification at the sample size that is reported as needed."""
 P90 = 0.9
-"""Share of the examples that a cap must cover."""
+"""Fraction of the examples, by length, that the cap must cover."""
 _DOUBLINGS = 10
 _DRAWS = 11
 _FINE_SHARE, _FINE_UNITS, _COARSE_UNITS = 0.10, 20, 45
@@ -117,7 +117,7 @@ def required_sample_size(
 
 
 class _Expected:
-    """Expected caps of data sets simulated from the curve.
+    """Caps to expect of data sets that are simulated from the curve.
 
     ``flat``: whether the curve is assumed to be flat.
 
@@ -147,7 +147,7 @@ class _Expected:
         return kept_of(level, share, self._documents.chance)
 
     def caps(self, times: float) -> Ints:
-        """Return caps of data sets with ``times`` as many examples; 0 if there is no cap."""
+        """Return the caps of data sets with ``times`` as many examples; 0 stands for no cap."""
         if times not in self._caps:
             self._caps[times] = np.array([self._cap(times, draw) for draw in range(_DRAWS)])
         return self._caps[times]
@@ -183,7 +183,7 @@ class _Expected:
         return cap.tokens or 0
 
     def lost_at(self) -> int | None:
-        """Return the length at which the fitted curve has lost the tolerance; None if never."""
+        """Return the length at which the fitted curve falls by the tolerance, or None."""
         if self.flat:
             return None
         if (start := self._finding.dip_start) and (drop := self._finding.cliff):
@@ -192,7 +192,7 @@ class _Expected:
         return int(lost) if np.isfinite(lost) else None
 
     def why_no_number(self, lost: int) -> str:
-        """Return why no number of examples certifies the length ``lost`` of the loss (tokens)."""
+        """Return why no sample size certifies ``lost``, the length of the loss in tokens."""
         cannot = "More data cannot lift the cap past"
         if (dip := self._finding.dip_window) is not None:
             return f"{cannot} the dip at {dip[0]:,} tokens."
@@ -202,13 +202,13 @@ class _Expected:
         return f"{cannot} {lost:,} tokens: {down}."
 
     def open_at(self, length: int) -> str:
-        """Return a sentence for a length at which loss of the tolerance is uncertain."""
+        """Return a sentence for a length at which it is uncertain whether the tolerance is lost."""
         down = f"{self._tolerance:.0%} down at {length:,} tokens"
         return f"The score may be {down}; more data would show it."
 
 
 def _units_of(documents: Documents) -> tuple[Ints, Floats]:
-    """Return lengths and example shares of the simulated units, shortest first."""
+    """Return the length of each simulated unit and its fraction of the examples, shortest first."""
     coarse = np.linspace(0.0, 1.0 - _FINE_SHARE, _COARSE_UNITS + 1)
     edges = np.append(coarse, np.linspace(1.0 - _FINE_SHARE, 1.0, _FINE_UNITS + 1)[1:])
     reached = (np.cumsum(documents.n) - 0.5 * documents.n) / documents.n.sum()
@@ -222,7 +222,7 @@ def _units_of(documents: Documents) -> tuple[Ints, Floats]:
 def _times_needed(
     expected: _Expected, cap: int | None, length: int, limit: int | None
 ) -> tuple[float | None, str | None]:
-    """Return the factor of examples that certifies ``length``, or why none does."""
+    """Return by what factor the examples must grow to certify ``length``, or why none suffices."""
     if limit is not None and limit < length:
         return None, "Missing answers limit the cap: what more examples would add is unknown."
     if cap is not None and cap >= length:
@@ -236,7 +236,7 @@ def _times_needed(
 
 
 def _doublings(expected: _Expected, cap: int) -> float | None:
-    """Return the smallest factor, by doubling, at which enough data sets reach ``cap``."""
+    """Return the smallest factor, found by doubling, at which enough data sets reach ``cap``."""
     low, high = 0, _DOUBLINGS + 1  # factor 1 is the present data, which did not reach it
     while high - low > 1:
         middle = (low + high) // 2
@@ -248,7 +248,7 @@ def _doublings(expected: _Expected, cap: int) -> float | None:
 
 
 def _for_a_verdict(documents: Documents, calls: pd.DataFrame) -> FurtherData | None:
-    """Return the data missing for a verdict; ``None`` if sample size is not the reason."""
+    """Return the data needed for a verdict; None if a lack of data is not what prevents one."""
     short = max(LEAST_DOCUMENTS - len(documents.n), 0)
     examples = max(LEAST_EXAMPLES - int(documents.n.sum()), short)
     needed = _further("verdict", None, examples, documents, calls, None)
@@ -264,7 +264,7 @@ def _further(
     calls: pd.DataFrame,
     reason: str | None,
 ) -> FurtherData:
-    """Return ``examples`` with the documents, tokens and USD that they require."""
+    """Return ``examples`` together with the documents, tokens and USD that they require."""
 
     def of_all(each: float | None) -> float | None:
         return None if examples is None or each is None else examples * each
@@ -285,7 +285,7 @@ def _further(
 
 
 def _cost(calls: pd.DataFrame, examples: int) -> tuple[float | None, float]:
-    """Return tokens and USD per measured example; 0 USD if calls have no price."""
+    """Return tokens and USD per measured example; USD is 0 if calls have no price."""
     answered = calls[calls["answered"]]
     if not len(answered):
         return None, 0.0
@@ -298,7 +298,7 @@ def _cost(calls: pd.DataFrame, examples: int) -> tuple[float | None, float]:
 
 
 def _budgets(calls: pd.DataFrame, examples: int) -> list[tuple[int, float | None, int]]:
-    """Return tokens, USD and examples for another million tokens and for another 10 USD."""
+    """Return (tokens, USD, examples) for another million tokens and for another 10 USD."""
     mean, price = _cost(calls, examples)
     mean = mean or 1.0
     more = int(TOKENS_MORE / mean)

@@ -278,7 +278,7 @@ Tables = Mapping[str, "pa.Table"]
 def check_rows(
     tables: Tables, head: Mapping[str, Any], documents: Mapping[str, str], allowance: Allowance
 ) -> None:
-    """Refuse rows that no ledger would have written.
+    """Reject rows that no ledger would have written.
 
     Args:
         tables: the ledger's tables, with columns already checked.

@@ -99,7 +99,7 @@ def _refuse_number(name: str) -> None:
 
 
 def damaged(file: Path, what: str) -> StoreError:
-    """Return the error for a ``file`` that no export wrote; ``what``: a clause with the reason."""
+    """Return the error for an invalid archive ``file``; ``what``: the reason, as a clause."""
     return StoreError(f"{file} is damaged or was tampered with: {what}; get a fresh copy.")
 
 
@@ -295,7 +295,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
 
 @contextmanager
 def _damage(file: Path) -> Iterator[None]:
-    """Turn any error that a mangled zip makes the library raise into one StoreError."""
+    """Convert any error that the library raises on a damaged zip into one StoreError."""
     try:
         yield
     except (
@@ -309,7 +309,7 @@ def _damage(file: Path) -> Iterator[None]:
 
 @contextmanager
 def malformed(file: Path, member: str) -> Iterator[None]:
-    """Turn errors caused by unexpected values in ``member`` into one StoreError."""
+    """Convert errors caused by unexpected values in ``member`` into one StoreError."""
     try:
         yield
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:

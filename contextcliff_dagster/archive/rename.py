@@ -105,7 +105,7 @@ _RESULTS = (
 
 @dataclass(frozen=True, slots=True)
 class RenamePlan:
-    """Changes that a renaming makes. ``resumed``: whether it completes an interrupted one."""
+    """Changes made by a renaming. ``resumed``: whether it completes an interrupted one."""
 
     old: str
     new: str
@@ -232,7 +232,7 @@ def _files_left(store: Store, old: str) -> list[Path]:
 
 
 def _name_results(folder: Path, old: str, new: str, tables: Iterable[Table]) -> None:
-    """Write the study's new name into the results in ``folder``, instead of rebuilding them."""
+    """Write the new name into the results in ``folder``, rather than rebuild them."""
     for table in {table.name for table in tables}:
         for file in sorted(folder.glob(f"{table}/campaign=*/model=*/bin=*/*.parquet")):
             _name_in_table(file, new)

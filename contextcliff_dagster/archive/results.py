@@ -1,4 +1,4 @@
-"""Results exported as one flat file, and archived documents that have no other source."""
+"""Export of results as one flat file, and archiving of documents with no other source."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def export_results(
 def _completed(
     batches: Iterable[list[dict[str, Any]]], judge: Judge | None, ledger: Ledger | None
 ) -> Iterator[list[dict[str, Any]]]:
-    """Yield the rows with judgement and prompt, with at most some MB of prompts at once."""
+    """Yield the rows with judgement and prompt, holding only some MB of prompts at a time."""
     for rows in batches:
         for row in rows:
             row |= dict.fromkeys((*JUDGED, _PROMPT))

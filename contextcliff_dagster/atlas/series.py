@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Bools, Floats
 
 LEAST_ANSWERS, LEAST_DOCUMENTS, LEAST_LENGTHS = 60, 20, 5
-"""Least data for a verdict: answers, and documents (natural lengths) or lengths (manufactured)."""
+"""A verdict needs this many answers, and documents (natural lengths) or lengths (manufactured)."""
 _MOST_TOKENS = {"words": 2.0, "chars": 2.0, "chars_zh": 2.0, "bytes": 1.0}
 """Most tokens per unit of prose (characters may be Chinese, bytes digits). Cuts are converted with
 it, so that a text which may be cut never counts as read. Other units are tokens and stay
@@ -36,7 +36,7 @@ _CONSTANT, _SAME_SHARE, _ALIKE = 10, 0.95, 0.01
 """Least number, and least share, of the longest answers that have the same reply or whose prompts
 were read as the same length (within `_ALIKE`)."""
 _WRONG = 0.1
-"""Largest score at which a constant reply counts as a failure."""
+"""A constant reply counts as a failure only up to this score."""
 _UNREAD = (":not_in_prompt", ":hierarchical_chunks")
 _REPEATED = re.compile(r"^(.{1,40}?)\1+$", re.DOTALL)
 _NO_LENGTH = {"class", "tokens_task_average"}
@@ -116,7 +116,7 @@ def in_unit(words: str, unit: str) -> str:
 
 
 def named_bins(words: str, bins: Iterable[Any]) -> str:
-    """Replace bin keys in a sentence by the bins' lengths: ``b00`` means nothing to a reader."""
+    """Replace bin keys in a sentence by lengths, because ``b00`` means nothing to a reader."""
     spans = {row.bin: f"{row.edge_low:,} to {row.edge_high:,} tokens" for row in bins}
     words = re.sub(r"\bin (?=b\d\d\b)", "at ", words)
     return re.sub(r"\bb\d\d\b", lambda name: spans.get(name[0], name[0]), words)

@@ -1,4 +1,4 @@
-"""Ad hoc studies over the data that `--data` or `--dataset` names."""
+"""Ad hoc studies of the data given by `--data` or `--dataset`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FOLDER = Path("data") / "corpora"
 
 
 def corpus_kind(name: str | None) -> str | None:
-    """Return the kind of corpus that ``--dataset name`` means, in any spelling; else None.
+    """Return the kind of corpus that ``--dataset name`` means, whatever its spelling, or None.
 
     A study with that name takes precedence, and ``mixed`` needs a study file.
     """
@@ -106,7 +106,7 @@ def with_tasks(kind: str, options: Mapping[str, Any], tasks: Sequence[str]) -> d
 
 
 def with_questions(study: Study, most: int | None) -> Study:
-    """Return the study with up to ``most`` questions per document; unchanged with None.
+    """Return the study with up to ``most`` questions per document, or unchanged if None.
 
     Corpora that generate their questions generate that many.
     """
@@ -143,7 +143,7 @@ def _plain(name: str) -> str:
 
 
 def _folders() -> list[Path]:
-    """Return the folders to search for local copies: here, and next to the store."""
+    """Return the folders to search for local copies: the working one, and one by the store."""
     from contextcliff_dagster.store import store_root
 
     here, beside = Path.cwd() / _FOLDER, store_root().parent / _FOLDER.name
@@ -162,7 +162,7 @@ Questions on the same document count as one cluster in every interval."""
 
 
 LOOKED_AT = 120
-"""Number of questions, from the start of the data, that decide the answers' type."""
+"""Number of questions, from the start of the data, that determine the answers' type."""
 _ROOM_TO_EXPLAIN = 256
 """Output tokens that let a model explain before it answers."""
 _DOCUMENTS_PER_BIN = 6
@@ -254,7 +254,7 @@ def over_data(options: StudyOptions, *, tell: bool = True) -> Study:
 
 
 def judged(study: Study, options: StudyOptions) -> Study:
-    """Return the study with the tolerance and score of ``options``; the sample stays the same."""
+    """Return the study with the tolerance and score in ``options``; the sample stays the same."""
     if options.tolerance is not None:
         study = study.changed(analysis={**dict(study.analysis), "tolerance": options.tolerance})
     keys = {("primary" if name in PRIMARY_SCORES else "scorer"): name for name in options.score}
@@ -317,7 +317,7 @@ def _asked(
 
 
 def _bins(kind: str, corpus: Mapping[str, Any], most: int) -> int:
-    """Return how many bins the documents support, at most ``most``."""
+    """Return how many bins the documents can support, at most ``most``."""
     from contextcliff_dagster.corpora.folder import FolderCorpus
     from contextcliff_dagster.corpora.registry import open_corpus
 
@@ -332,7 +332,7 @@ def _bins(kind: str, corpus: Mapping[str, Any], most: int) -> int:
 
 
 def _questions(name: str | None, path: Path) -> str | None:
-    """Return ``recall``, or the file of questions from here or from the folder of documents.
+    """Return ``recall``, or the questions file, searched for here and in the documents' folder.
 
     Raises:
         StudyError: the file does not exist.

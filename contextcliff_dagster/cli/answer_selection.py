@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The options that select answers; empty ones select all."""
+    """The options that select answers; empty options select all."""
 
     models: tuple[str, ...]
     bins: tuple[str, ...]

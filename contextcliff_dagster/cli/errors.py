@@ -42,7 +42,7 @@ _MOST_LOOKED_AT = 200_000
 
 
 class Interrupted(KeyboardInterrupt):
-    """An interruption by Ctrl-C, with a message about what is kept."""
+    """An interruption by Ctrl-C, with a message about what has been saved."""
 
 
 def is_interruption(error: BaseException) -> bool:
@@ -58,7 +58,7 @@ def is_interruption(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def interruption_says(store: Store, study: Study, campaign: str | None) -> Iterator[None]:
-    """Turn Ctrl-C into an error that says what is kept."""
+    """Turn Ctrl-C into an error that says what has been saved."""
     try:
         yield
     except BaseException as error:

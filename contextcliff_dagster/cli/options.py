@@ -33,7 +33,7 @@ MOST_SAMPLES, MOST_TOKENS = 1_000_000, 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class StudyOptions:
-    """Options that define what to measure (``data``: path or URL); None: the study's value."""
+    """Options that define what to measure (``data`` is a path or URL); None: the study's value."""
 
     study: str | None
     data: str | Path | None = None
@@ -98,26 +98,26 @@ def together(*options: Callable[[F], F]) -> Callable[[F], F]:
 def count_option(
     name: str, least: int, most: int, help: str, into: str | None = None, **more: Any
 ) -> Callable[[F], F]:
-    """Make an option for an integer N in a range; ``into`` names its parameter."""
+    """Create an option for an integer N in a range; ``into`` names its parameter."""
     names = (name,) if into is None else (name, into)
     look = {"metavar": "N", "help": help, **more}
     return click.option(*names, type=click.IntRange(least, most), **look)
 
 
 def folder_option(name: str, help: str, **more: Any) -> Callable[[F], F]:
-    """Make an option for a folder, which need not exist."""
+    """Create an option for a folder, which need not exist."""
     kind = click.Path(path_type=Path, file_okay=False)
     return click.option(name, type=kind, metavar="DIR", help=help, **more)
 
 
 def file_option(name: str, help: str, **more: Any) -> Callable[[F], F]:
-    """Make an option for a file, which need not exist."""
+    """Create an option for a file, which need not exist."""
     kind = click.Path(path_type=Path, dir_okay=False)
     return click.option(name, type=kind, metavar="FILE", help=help, **more)
 
 
 def path_option(name: str, metavar: str, help: str) -> Callable[[F], F]:
-    """Make an option for a file or a folder."""
+    """Create an option for a file or a folder."""
     return click.option(name, type=click.Path(path_type=Path), metavar=metavar, help=help)
 
 

@@ -1,4 +1,4 @@
-"""Cache of finished studies: an unchanged one is printed without Dagster, in 1 s instead of 8.
+"""Cache of finished studies: unchanged results are printed without Dagster, in 1 s instead of 8.
 
 The note that a finished run leaves next to its report lists all inputs of the run. If anything
 differs (the study, a model's weights or entry, our own code, a missing or touched file), the

@@ -1,7 +1,7 @@
 """Selection of study and campaign by options, and variants of studies that options define.
 
 A study is shipped, read from a file, or created ad hoc over named data. An ad hoc study gets a
-unique name, so that its manifest and records never mix with another's. Its definition is kept in
+unique name, so that its manifest and records never mix with another's. Its definition is saved in
 the store, so that `contextcliff report NAME` finds it without repeating the options, even in a copy
 of the store.
 """

@@ -14,22 +14,22 @@ from contextcliff_dagster.contracts import CorpusError, Document, Example
 from contextcliff_dagster.user_files import open_file
 
 EVIDENCE_CHARACTERS = "evidence_characters"
-"""Metadata key of an example: the starts of its pieces of evidence, in characters. A corpus has no
+"""Key in an example's metadata: where its pieces of evidence start, in characters. A corpus has no
 tokenizer; the manifest's tokenizer converts them to ``inter_evidence_tokens``."""
 EVIDENCE_SPANS = "evidence_spans"
-"""Metadata key of an example: its whole pieces of evidence, pairs [start, end) in characters."""
+"""Key in an example's metadata: its pieces of evidence as pairs [start, end) in characters."""
 WORDINGS = ("sentence", "beginning")
-"""How a question asks for the rest of a text: by a sentence, or by the bare beginning, for prompts
-that begin the answer with it."""
+"""How a question asks for the rest of a text: in a sentence, or by giving only the beginning, for
+prompts that begin the answer with it."""
 PATH = (str, Path)
-"""Types of the option ``path``."""
+"""Accepted types for the option ``path``."""
 
 
 class Entry(NamedTuple):
     """One example with its document.
 
     ``place`` is its place in the source, for error messages (``qa.jsonl, line 7``). ``id_given`` is
-    false if the source has no id: then it is derived from the content.
+    false if the source has no id and the id was derived from the content.
     """
 
     document: Document
@@ -39,14 +39,14 @@ class Entry(NamedTuple):
 
 
 class StreamedCorpus(ABC):
-    """A source of examples. Iterating reads the source anew and holds one entry at a time."""
+    """A source of examples. Each iteration rereads the source and holds one entry at a time."""
 
     name: str
     _account: Mapping[str, Any] = {}
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """Return the SHA-256 (hex) of what decides the content: options and the source's bytes."""
+        """Return the SHA-256 (hex) of all that determines the content: options and source."""
 
     @abstractmethod
     def entries(self) -> Iterator[Entry]:
@@ -66,17 +66,17 @@ class StreamedCorpus(ABC):
         return (entry.example for entry in self.entries())
 
     def account(self) -> Mapping[str, Any]:
-        """Return what the last whole reading of :meth:`entries` used and left out, as JSON.
+        """Return what the last complete reading of :meth:`entries` used and left out, as JSON.
 
         Empty if there is nothing to report; ``summary`` is a sentence for people, ``cautions`` are
-        clauses that audit and report repeat, ``list`` names the list of files, if one is kept.
+        clauses that audit and report repeat, and ``list`` names the list of files, if there is one.
         """
         return self._account
 
     def file_list(self) -> Sequence[Mapping[str, Any]]:
-        """Return the fate of each file at the last whole reading, as rows of the same columns.
+        """Return what happened to each file in the last complete reading, one row per file.
 
-        Empty if the corpus keeps no such list.
+        Empty if the corpus has no such list.
         """
         return ()
 
@@ -87,7 +87,7 @@ def document_id(text: str) -> str:
 
 
 def entry_about(text: str, example: Example, place: str) -> Entry:
-    """Return the example with its document; an empty id is derived from the content.
+    """Return the example together with its document; an empty id is derived from the content.
 
     Raises:
         CorpusError: it contains half a surrogate pair; the message names ``place``.
@@ -107,7 +107,7 @@ def entry_about(text: str, example: Example, place: str) -> Entry:
 
 
 def seeded_place(*parts: object) -> bytes:
-    """Return a sort key that a seed decides: SHA-256 of the parts, one per line."""
+    """Return a seeded sort key: the SHA-256 of the parts, one per line."""
     return hashlib.sha256("\n".join(map(str, parts)).encode()).digest()
 
 
@@ -131,7 +131,7 @@ def file_sha256(path: Path) -> str:
 
 
 def no_such_tasks(path: Path, wanted: Iterable[str], there: Iterable[str]) -> CorpusError:
-    """Return an error that says that ``path`` has no row of the wanted tasks."""
+    """Return the error for a ``path`` without any row of the wanted tasks."""
     task_names = ", ".join(sorted(there)[:40]) or "none"
     return CorpusError(
         f"{path} holds no question of the task {' or '.join(wanted)}; its tasks are {task_names}."
@@ -139,12 +139,12 @@ def no_such_tasks(path: Path, wanted: Iterable[str], there: Iterable[str]) -> Co
 
 
 def unreadable(path: Path, error: OSError) -> CorpusError:
-    """Return an error that says that ``path`` cannot be read."""
+    """Return the error for a ``path`` that cannot be read."""
     return CorpusError(f"{path} cannot be read: {error.strerror or error}.")
 
 
 MOST = 1_000_000_000
-"""Largest number of documents, tokens and the like; anything larger is taken for a typing error."""
+"""Upper limit on numbers of documents, tokens and the like; anything larger is assumed a typo."""
 
 
 def take_options(
@@ -153,11 +153,11 @@ def take_options(
     types: Mapping[str, Any],
     numbers: Mapping[str, tuple[int | None, int]] | None = None,
 ) -> dict[str, Any]:
-    """Return the given options (null counts as not given), each known and of the right type.
+    """Return the options that were given, checked for name and type; null counts as not given.
 
     Args:
         types: option -> its type or types.
-        numbers: default and least value of whole-number options; the result has all of them.
+        numbers: default and minimum of each whole-number option; the result has all of them.
 
     Raises:
         CorpusError: an option is unknown, has the wrong type, or is too small.
@@ -194,7 +194,7 @@ _TYPE_NAMES: dict[Any, str] = {int: "a whole number", str: "text", list: "a list
 
 
 def given_path(kind: str, given: Mapping[str, Any]) -> Path:
-    """Return the option ``path``.
+    """Return the value of the option ``path``.
 
     Raises:
         CorpusError: it is missing.
@@ -205,7 +205,7 @@ def given_path(kind: str, given: Mapping[str, Any]) -> Path:
 
 
 def one_of(option: str, value: Any, known: Sequence[str]) -> str:
-    """Return the value of an option; None means the first ``known`` value.
+    """Return the value of an option; None stands for the first ``known`` value.
 
     Raises:
         CorpusError: the value is not ``known``.

@@ -1,4 +1,4 @@
-"""The file corpus: one JSONL, JSON, CSV, TSV or Parquet file with a row per example."""
+"""The file corpus: one JSONL, JSON, CSV, TSV or Parquet file with one row per example."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class FileCorpus(StreamedCorpus):
     """Rows with ``context`` (or ``document``, ``text``), ``question``, ``answers`` (or ``answer``).
 
     Optional fields: ``id``, ``task``, ``level``, ``evidence_position`` (0..1),
-    ``inter_evidence_tokens``, ``domain``, ``source``; anything else of at most 2,000 characters is
-    carried along as metadata. Several rows may share a context: it is one document.
+    ``inter_evidence_tokens``, ``domain``, ``source``; any other field of at most 2,000 characters
+    becomes metadata. Rows with the same context share one document.
 
-    Options: ``path``; ``format`` (by the file's ending when absent); ``task`` for rows without
-    one (``question_answering``); ``tasks``: rows of other tasks are left out; ``columns``, a
-    mapping of these names to the file's own.
+    Options: ``path``; ``format`` (default: by the file's ending); ``task`` for rows without one
+    (``question_answering``); ``tasks``, to leave out rows of other tasks; ``columns``, a mapping
+    from these names to the file's own.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:

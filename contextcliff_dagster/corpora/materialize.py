@@ -1,6 +1,6 @@
-"""Corpora written once as Parquet: documents.parquet, examples.parquet and a summary.
+"""Writes corpora to Parquet once: documents.parquet, examples.parquet and a summary.
 
-Several corpora are written as one. The list of files is written, too, if the corpus keeps one.
+Several corpora are written as one. If the corpus has a list of files, it is written as well.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ PARTS = "parts"
 
 
 class MixedCorpus(StreamedCorpus):
-    """Corpus of several parts: their entries, one part after the other, with unchanged texts.
+    """A corpus of several parts: the entries of one part after another, with unchanged texts.
 
     Options: ``parts``, a list of corpora, each with its ``kind``, that kind's own options, and a
-    ``name`` if two have the same kind. The name is the ``source`` of every example, by which the
-    mix of each bin is shown and the curve compared at an equal mix; a source that the part itself
-    knows stays as ``source_in_part``. A part's ids get its name as a prefix.
+    ``name`` if two have the same kind. The name is the ``source`` of every example, used to show
+    the mix in each bin and to compare the curve at an equal mix; a source given by the part itself
+    becomes ``source_in_part``. Each part's ids are prefixed with its name.
     """
 
     name = "mixed"
@@ -75,7 +75,7 @@ class MixedCorpus(StreamedCorpus):
         return options_hash(self.name, {PARTS: list(self._parts)}, *content)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the entries of all parts in turn.
+        """Yield the entries of all parts, one part after another.
 
         Raises CorpusError, naming the part, if one cannot be read.
         """
@@ -87,7 +87,7 @@ class MixedCorpus(StreamedCorpus):
                 raise CorpusError(f"Part {name!r} of the corpus: {error}") from error
 
     def account(self) -> Mapping[str, Any]:
-        """Return the parts' accounts by name, with one summary and all their cautions."""
+        """Return the parts' accounts by name, with a common summary and all cautions."""
         accounts = {name: dict(part.account()) for name, part in self._parts.items()}
         known = {name: account for name, account in accounts.items() if account}
         combined: dict[str, Any] = {
@@ -108,7 +108,7 @@ class MixedCorpus(StreamedCorpus):
         return {key: value for key, value in combined.items() if value}
 
     def file_list(self) -> Sequence[Mapping[str, Any]]:
-        """Return the parts' lists, each row with its part's name."""
+        """Return the parts' lists, adding the part's name to each row."""
         rows = [
             {"part": name, **row} for name, part in self._parts.items() for row in part.file_list()
         ]
@@ -147,11 +147,11 @@ def _of_part(name: str, entry: Entry) -> Entry:
 
 
 QUESTIONS = ("document_id", "question")
-"""Columns that identify a question: its document and its text."""
+"""Columns that identify a question: its document's id and its text."""
 _SUMMARY = "corpus.json"
 _GROUP_BYTES = 1 << 20
 _REPORTED = 200
-"""Examples between two reports of progress."""
+"""Number of examples between two progress reports."""
 _KNOWN_METADATA = ("level", "evidence_position", "inter_evidence_tokens", "domain", "source")
 
 
@@ -238,9 +238,9 @@ def materialize_corpus(corpus: StreamedCorpus, directory: Path) -> CorpusSummary
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows of the same columns as CSV (UTF-8, RFC 4180).
+    """Write rows that have the same columns as CSV (UTF-8, RFC 4180).
 
-    Text that a spreadsheet would take for a formula gets an apostrophe before it (OWASP, "CSV
+    Text that a spreadsheet would read as a formula gets a leading apostrophe (OWASP, "CSV
     injection"); numbers stay numbers.
 
     Raises:
@@ -255,7 +255,7 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """Read rows that :func:`write_rows` wrote; none if the file is gone."""
+    """Read the rows that :func:`write_rows` wrote; none if the file no longer exists."""
     with suppress(FileNotFoundError), path.open(encoding="utf-8", newline="") as file:
         names, *rows = [list(map(_unguarded, row)) for row in csv.reader(file)] or [[]]
         return [dict(zip(names, row, strict=False)) for row in rows]
@@ -294,7 +294,7 @@ def read_summary(directory: Path) -> CorpusSummary:
 
 
 def read_questions(directory: Path) -> Iterator[pa.RecordBatch]:
-    """Yield the columns `QUESTIONS` of a materialized corpus, a few rows at a time."""
+    """Yield the columns `QUESTIONS` of a materialized corpus in batches of a few rows."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(directory / "examples.parquet") as file:
@@ -316,7 +316,7 @@ def example_row(example: Example) -> dict[str, Any]:
 
 
 def row_example(row: Mapping[str, Any]) -> Example:
-    """Return the example of a row that :func:`example_row` wrote (further columns are ignored)."""
+    """Return the example from a row that :func:`example_row` wrote; ignore further columns."""
     metadata = {name: row[name] for name in _KNOWN_METADATA if row.get(name) is not None}
     if row.get("metadata"):
         metadata.update(json.loads(row["metadata"]))
@@ -361,7 +361,7 @@ def _writer(path: Path, table: Table) -> Iterator[Callable[[dict[str, Any], int]
 
 
 def _refuse_repeated_ids(corpus: StreamedCorpus, hashes: array[int]) -> None:
-    """Check by name the ids whose hashes occur twice; refuse a true repetition."""
+    """Look up the ids whose hashes occur twice; refuse ids that are really repeated."""
     import numpy as np
 
     values, counts = np.unique(np.frombuffer(hashes, dtype=np.int64), return_counts=True)

@@ -1,4 +1,4 @@
-"""Recognition of a path's content: a table of examples, a public benchmark, or documents."""
+"""Recognition of what a path holds: a table of examples, a public benchmark, or documents."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from contextcliff_dagster.user_files import open_file
 
 _TABLES = (*TABLE_ENDINGS, ".pq")
 _COMPANIONS = ("readme", "license", "licence", "citation", "changelog", "dataset_info")
-"""Beginnings of the names of files that accompany a benchmark and do not show what it is."""
+"""Prefixes of the names of files that accompany a benchmark but do not identify it."""
 _LENGTH = re.compile("token|length", re.IGNORECASE)
 _SCORE = re.compile("score|correct|judge|grade|accuracy", re.IGNORECASE)
 """Names of score columns in a table of results."""
 _LOOKED_INTO = 40
-"""Most files of a folder whose records are read."""
+"""Maximum number of files in a folder whose records are read."""
 
 
 class Recognised(NamedTuple):
@@ -42,13 +42,13 @@ class Recognised(NamedTuple):
 
 
 def recognise(path: Path, questions: str | None = None) -> Recognised:
-    """Return the corpus for ``path``, by its content; ``questions``: the option of ``folder``.
+    """Return the corpus for ``path`` by its content; ``questions`` is an option of ``folder``.
 
     - A table with texts in it is a corpus of kind ``file``; a table whose column ``document`` names
-      files is the questions of the folder that it lies in.
+      files holds the questions about its own folder.
     - Records of a public benchmark, in a file or a folder that holds little else, are read by that
       benchmark's adapter.
-    - Any other file or folder is documents.
+    - Any other file or folder counts as documents.
 
     Raises:
         CorpusError: two benchmarks share this format, or files of several are mixed.
@@ -73,7 +73,7 @@ def recognise(path: Path, questions: str | None = None) -> Recognised:
 
 
 def _refuse_other_fields(path: Path) -> None:
-    """Raise CorpusError if the first record has no text under any known name."""
+    """Raise CorpusError if the first record has no text under any known field name."""
     kind = ENDINGS.get(path.suffix.lower())
     first: object = None
     with suppress(CorpusError, OSError):  # the reader of the file reports the error
@@ -91,7 +91,7 @@ def _refuse_other_fields(path: Path) -> None:
 
 
 def _columns_of_results(row: Mapping[Any, Any]) -> str | None:
-    """Return the columns of lengths and scores for `analyze --columns`; None without both."""
+    """Return the length and score columns for `analyze --columns`; None unless both exist."""
     lengths = [n for n, v in row.items() if _LENGTH.search(str(n)) and str(v).strip().isdigit()]
     scores = [n for n in row if n not in lengths and _SCORE.search(str(n))]
     return f"length_tokens={lengths[0]},score={scores[0]}" if lengths and scores else None

@@ -1,4 +1,4 @@
-"""Corpus kinds: their table, the reference corpus, and opening a corpus by kind and options."""
+"""Corpus kinds: their table, the reference corpus, and opening a corpus by its kind and options."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ TASKS = {"lookup": "lookup", "two_hop": "two_hop", "multi_hop_qa": "two_hop"}
 
 
 class ReferenceCorpus(StreamedCorpus):
-    """Corpus of ledgers generated from a seed: equal options give equal texts and questions.
+    """A corpus of ledgers generated from a seed: equal options give equal texts and questions.
 
-    Options: ``documents`` (1,000), ``seed`` (0), ``min_tokens`` and ``max_tokens`` (in tokens
-    of the reference tokenizer; all lengths that ledgers have), ``task`` (``lookup``, ``two_hop`` or
+    Options: ``documents`` (1,000), ``seed`` (0), ``min_tokens`` and ``max_tokens`` (in tokens of
+    the reference tokenizer; by default, all possible lengths), ``task`` (``lookup``, ``two_hop`` or
     its alias ``multi_hop_qa``) or ``tasks`` (both when absent) and ``questions`` (per document and
     task, 1).
     """
@@ -114,7 +114,7 @@ class ReferenceCorpus(StreamedCorpus):
 
 
 ENTRY_POINT_GROUP = "contextcliff.corpora"
-"""Entry-point group of other packages' corpora; each is a callable from options to a corpus."""
+"""Entry-point group for other packages' corpora; each maps options to a corpus."""
 
 CORPUS_KINDS: dict[str, Callable[[Mapping[str, Any]], StreamedCorpus]] = {
     "reference": ReferenceCorpus,
@@ -127,9 +127,9 @@ CORPUS_KINDS: dict[str, Callable[[Mapping[str, Any]], StreamedCorpus]] = {
 
 
 def open_corpus(kind: str, options: Mapping[str, Any]) -> StreamedCorpus:
-    """Open the corpus of this kind; check that it can be read, but do not read it yet.
+    """Open a corpus of this kind; check that it can be read, but do not read it yet.
 
-    A ``path`` that is a URL is downloaded first, unless it was before.
+    A ``path`` that is a URL is downloaded first, unless this was done before.
 
     Raises:
         CorpusError: there is no such kind, its package cannot be imported, an option is wrong, or

@@ -1,4 +1,4 @@
-"""Alerts: their channels, and the sensor that reports failed runs.
+"""Alert channels, and the sensor that reports failed runs.
 
 An alert about a declined model or a failed run goes to a webhook, a command, or both.
 
@@ -33,7 +33,7 @@ from contextcliff_dagster.studies import Study
 
 WEBHOOK, COMMAND = "CONTEXTCLIFF_ALERT_WEBHOOK", "CONTEXTCLIFF_ALERT_COMMAND"
 WEBHOOK_WITHIN_S, COMMAND_WITHIN_S = 10.0, 25.0
-"""Time limits per channel; two webhooks and a command, a study's maximum, fit into one tick."""
+"""Time limits per channel. A study's maximum, two webhooks and a command, fits into one tick."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class Delivery:
-    """Names of channels that just took an alert, of all that have it, and of those without it."""
+    """Names of the channels that just took an alert, that have it, and that still lack it."""
 
     taken: list[str]
     told: list[str]
@@ -58,7 +58,7 @@ def alert(
 ) -> list[str]:
     """Send ``alarm`` to every configured channel; return the channels that took it.
 
-    A webhook gets the alert as JSON by POST (its ``text`` is a sentence, which chat services show),
+    A webhook gets the alert as JSON by POST (chat services show its ``text``, which is a sentence);
     a command gets it on stdin. Each channel gets an alert once. A failing channel is reported to
     ``on_failure`` and tried again the next time the same alert is sent; it does not fail the run.
     ``study`` is None for an alert without a study.
@@ -76,10 +76,10 @@ def deliver(
     told: Collection[str] = (),
     until: float | None = None,
 ) -> Delivery:
-    """Send ``alarm`` like `alert`; return the channels that have it.
+    """Send ``alarm`` as `alert` does; return which channels have it and which do not.
 
     ``failing``: names of channels to skip; channels that fail are added. ``told``: channels that
-    already know from another alert. ``until``: a `time.monotonic` time; channels that may take
+    have been notified by another alert. ``until``: a `time.monotonic` time; channels that may take
     longer are skipped.
     """
     failing = set() if failing is None else failing
@@ -181,7 +181,7 @@ def _refuse(why: str, _: bytes) -> None:
 
 
 def _why(error: Exception) -> str:
-    """Return the reason of an error without quoted addresses or arguments, which may be secret."""
+    """Return the reason for an error without quoted addresses or arguments, which may be secret."""
     code = getattr(error, "code", None)
     if isinstance(code, int):
         return f"HTTP status {code}"
@@ -196,26 +196,26 @@ def _why(error: Exception) -> str:
 
 
 ALERTED_TAG = "contextcliff/alerted"
-"""Tag of a run that has itself sent an alert about its failure: a JSON list of the channels that
-have it. The sensor alerts the others."""
+"""Tag of a run that has itself sent an alert about its failure. Its value is a JSON list of the
+channels that have the alert; the sensor alerts the others."""
 
 _EVERY_S = 30
 _TICK_S = 50.0
-"""Time limit for all channels of a tick, because Dagster ends a tick after 60 s."""
+"""Time limit for all channels in one tick, because Dagster ends a tick after 60 s."""
 _FIRST_LOOK = timedelta(hours=1)
 _SEND_FOR = timedelta(days=1)
 """How long a failing channel is retried."""
 _OVERLAP = timedelta(minutes=2)
-"""Overlap of two look-backs, because runs are not recorded in the order of their time stamps."""
+"""Overlap of consecutive look-backs, needed because runs are not recorded in time stamp order."""
 _LONGEST_SENTENCE = 1_000
 
 
 def failed_runs_sensor(studies: Sequence[Study], *, alone: bool = False) -> dg.SensorDefinition:
-    """Return `alert_failed_runs`, which sends failed runs of the studies to their alert channels.
+    """Return `alert_failed_runs`, which reports the studies' failed runs to their alert channels.
 
     ``alone``: the sensor is named after its only study and covers only its runs; otherwise it also
     covers runs without a study. A Dagster run failure sensor would not do, because it moves on if
-    an alert could not be sent. Left out are runs that Dagster will retry, and runs of processes
+    an alert could not be sent. Left out are runs that Dagster will retry, and runs in processes
     that get the error themselves (the command line, Python).
     """
     by_name = {study.name: study for study in studies}
@@ -259,7 +259,7 @@ def failed_runs_sensor(studies: Sequence[Study], *, alone: bool = False) -> dg.S
 
 @dataclass
 class _Tick:
-    """One tick over the failed runs, oldest first, which tries a failing channel only once."""
+    """A tick that alerts about failed runs, oldest first, and tries a failing channel only once."""
 
     context: dg.SensorEvaluationContext
     store: StoreResource
@@ -273,7 +273,7 @@ class _Tick:
     def send(self, left_out: set[str]) -> list[datetime]:
         """Send alerts about all runs to all channels except ``left_out``.
 
-        Return the failure times of runs that some channel still has to be told about.
+        Return the failure times of the runs about which some channel has yet to be notified.
         """
         owing = []
         for record, study in self.failed:
@@ -303,7 +303,7 @@ class _Tick:
 
 
 def _read(cursor: str) -> tuple[datetime, set[str]]:
-    """Return the look-back start and the channels that failed on the last tick."""
+    """Return the start of the look-back and the channels that failed on the last tick."""
     since, _, names = cursor.partition(" ")
     return datetime.fromisoformat(since), set(json.loads(names)) if names else set()
 
@@ -313,7 +313,7 @@ def _written(since: datetime, failing: set[str]) -> str:
 
 
 def _told(run: dg.DagsterRun) -> list[str] | None:
-    """Return the channels that the run itself has alerted; None if it has alerted all of them."""
+    """Return the channels that the run itself has alerted; None means all of them."""
     if (value := run.tags.get(ALERTED_TAG)) is None:
         return []
     try:
@@ -323,7 +323,7 @@ def _told(run: dg.DagsterRun) -> list[str] | None:
 
 
 def _failed_since(instance: dg.DagsterInstance, since: datetime) -> Iterator[dg.RunRecord]:
-    """Yield runs that have finally failed and that no other process reports, oldest first."""
+    """Yield runs that failed with no retries left and are not reported elsewhere, oldest first."""
     of = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], updated_after=since - _OVERLAP)
     for record in instance.get_run_records(of, order_by="update_timestamp", ascending=True):
         run = record.dagster_run
@@ -342,9 +342,9 @@ def is_elsewhere(context: dg.SensorEvaluationContext, run: dg.DagsterRun) -> boo
 
 
 def _study_of(run: dg.DagsterRun, known: Collection[str]) -> str | None:
-    """Return the study of the run's tag, or the first ``known`` study of its selected assets.
+    """Return the study in the run's tag, or else the first ``known`` study among its assets.
 
-    If no study is known, return the first unknown name; None if the assets have no study.
+    If none of them is known, return the first one; None if the assets belong to no study.
     """
     if name := run.tags.get("contextcliff/study"):
         return name
@@ -378,7 +378,7 @@ def _alarm(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Alarm:
 
 
 def failure_of(instance: dg.DagsterInstance, run_id: str) -> tuple[str, str | None]:
-    """Return the sentence of a failed run's error, without secrets, and the failed step, or None
+    """Return a failed run's error as a sentence without secrets, and the failed step, which is None
     if no step failed."""
     steps = instance.all_logs(run_id, of_type={dg.DagsterEventType.STEP_FAILURE})
     for entry in steps:
@@ -403,7 +403,7 @@ def failure_of(instance: dg.DagsterInstance, run_id: str) -> tuple[str, str | No
 
 
 def _innermost(error: object) -> str:
-    """Return the message of the root cause, without the name of its class."""
+    """Return the message of the root cause, without its class name."""
     while (cause := getattr(error, "cause", None)) is not None:
         error = cause
     message, name = str(getattr(error, "message", "")).strip(), getattr(error, "cls_name", None)

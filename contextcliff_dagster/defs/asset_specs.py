@@ -1,4 +1,4 @@
-"""Common properties of all assets of a study."""
+"""Properties that all assets of a study have in common."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Compute = TypeVar("Compute", bound=Callable[..., Any])
 
 
 def refusing(compute: Compute) -> Compute:
-    """Wrap ``compute`` of an asset or op to raise `ContextCliffError` as Dagster's `Failure`.
+    """Wrap an asset's or op's ``compute`` to raise each `ContextCliffError` as a Dagster `Failure`.
 
-    The error's sentence becomes the failure's description, the error its cause. The run is not
+    The error's sentence becomes the failure's description, and the error its cause. The run is not
     retried, nor is one with a `Failure` that forbids retries, because it would fail again.
     """
     if inspect.isgeneratorfunction(compute):
@@ -50,7 +50,7 @@ def refusing(compute: Compute) -> Compute:
 def forbid_retry() -> None:
     """Keep Dagster from retrying the run of this step if it fails.
 
-    Other failed runs are retried (`asset_specs.RETRY_FAILED`), because their process was killed, or
+    Other failed runs are retried (`asset_specs.RETRY_FAILED`), since their process was killed, or
     a database or disk could not be reached.
     """
     # If the tag cannot be written either, the run is retried and refused again.
@@ -96,12 +96,12 @@ PREPARATION = ("raw_corpus", "length_map", "distribution_audit", "manifest")
 """The assets of a study's sample, which all campaigns share."""
 
 Config = Mapping[str, Mapping[str, Any]]
-"""Name of an op, without the study's name -> its config."""
+"""Name of an op without the study's name -> config of the op."""
 
 RETRY_FAILED = {"dagster/max_retries": "2", RETRY_TAG: "true"}
-"""Tags of jobs: a run whose process was killed, or which could not reach its database, is retried,
-and reuses the answers in the call ledger. A refusal of ours (a budget, a changed model) would
-recur, so it resets the second tag (`forbid_retry`).
+"""Job tags that make Dagster retry a run whose process was killed or could not reach its database.
+The retry reuses the answers in the call ledger. Our own refusals (a budget, a changed model) would
+recur, so they reset the second tag (`forbid_retry`).
 """
 
 FOLLOW_RECORDS = (
@@ -120,9 +120,9 @@ Assets that cost calls have no condition and run only on request.
 def single_run(
     decorator: Callable[..., Any], **options: Any
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """Return ``dg.asset`` or ``dg.multi_asset`` for a range of partitions in one run.
+    """Return ``dg.asset`` or ``dg.multi_asset`` set up to process a range of partitions in one run.
 
-    Unpartitioned assets get the policy too, because `dg launch --partition-range` requires it for
+    Unpartitioned assets get this policy too, because `dg launch --partition-range` requires it for
     all selected assets. A refusal fails the step with its sentence (`refusing`).
     """
     with warnings.catch_warnings():
@@ -133,7 +133,7 @@ def single_run(
 
 
 def group(study: Study) -> str:
-    """Return the study's asset group, also used in op and job names, which allow no dash."""
+    """Return the study's asset group, also used in op and job names, which allow no dashes."""
     return study.name.replace("-", "_")
 
 
@@ -144,12 +144,12 @@ def job_name(study: Study, experiment: Experiment) -> str:
 
 
 def documents_job_name(study: Study, experiment: Experiment) -> str:
-    """Return the name of the job that makes the documents of ``experiment``."""
+    """Return the name of the job that generates the documents of ``experiment``."""
     return f"{experiment.name.replace('-', '_')}_documents_{group(study)}"
 
 
 def pilot_job_name(study: Study) -> str:
-    """Return the name of the job that asks a few examples of each bin."""
+    """Return the name of the job that measures a few examples per bin."""
     return f"pilot_{group(study)}"
 
 
@@ -172,7 +172,7 @@ def run_tags(study: Study, campaign: str, cause: str) -> dict[str, str]:
 
 
 def run_config(study: Study, campaign: str, ops: Iterable[str], more: Config) -> dict[str, Any]:
-    """Return the run config of ``ops`` for ``campaign``, extended by ``more``."""
+    """Return the run config for ``ops`` in ``campaign``, extended by ``more``."""
     config: dict[str, dict[str, Any]] = {op: {"campaign": campaign} for op in ops}
     for op, values in more.items():
         config.setdefault(op, {}).update(values)
@@ -206,9 +206,9 @@ def described(
     table: Table | None = None,
     **more: Any,
 ) -> dict[str, Any]:
-    """Return arguments of ``dg.asset`` and ``dg.AssetSpec``: key, group, owner, column schema.
+    """Return arguments for ``dg.asset`` and ``dg.AssetSpec``: key, group, owner, column schema.
 
-    Group, owners, tags and further kinds come from the study's section `assets`, if it sets them.
+    Group, owners, tags and further kinds come from the study's `assets` section, if it sets them.
     """
     shown = study.assets
     return {
@@ -227,5 +227,5 @@ def described(
 def study_asset(
     study: Study, name: str, description: str, **options: Any
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """Return a `single_run` decorator for an asset of a study, with `described` properties."""
+    """Return a `single_run` decorator for a study's asset with the properties of `described`."""
     return single_run(dg.asset, **described(study, name, description, **options))

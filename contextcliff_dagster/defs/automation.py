@@ -1,6 +1,6 @@
 """Automation: schedules, sensors, the sentinel, and the sensor that ends lost runs.
 
-Dagster's default run launcher learns only from its code server that the process of a run has died.
+Dagster's default run launcher learns that a run's process has died only from its code server.
 If both die (with a container or machine), the run would count as started for ever: it would keep
 its place in the queue, and nobody would be alerted. A sensor ends such runs. Runs of other
 launchers (Docker, Kubernetes) are left to Dagster's run monitoring.
@@ -53,11 +53,11 @@ from contextcliff_dagster.studies import Study
 
 
 _SPAN, _DAYS = timedelta(days=366), 60
-"""Span of the search for gaps: a year covers seasonal pauses, 60 days with ticks uneven months."""
+"""Span of the search for gaps: a year covers seasonal pauses; 60 days with ticks, uneven months."""
 
 
 def campaign_at(tick: datetime) -> str:
-    """Return the campaign's name, ``2026-11-23T0300`` (UTC); a tick never begins two."""
+    """Return the campaign name of a tick, such as ``2026-11-23T0300`` (UTC); it has only one."""
     return tick.astimezone(UTC).strftime(TICK_NAME)
 
 
@@ -66,7 +66,7 @@ def study_schedules(
 ) -> list[dg.ScheduleDefinition]:
     """Return the study's schedules, if any: one per job that measures a whole experiment.
 
-    They are off until switched on in Dagster, because they cost money. All share a tick's campaign.
+    They are off until switched on in Dagster, as they cost money. Runs of a tick share a campaign.
     """
     plan = study.schedule
     if plan is None:
@@ -97,7 +97,7 @@ def study_schedules(
 
 
 def report_freshness(study: Study) -> dg.FreshnessPolicy | None:
-    """Return the freshness policy: stale once a tick is missed by more than the study's grace."""
+    """Return a policy that makes the report stale once a tick is overdue by more than the grace."""
     plan = study.schedule
     if plan is None:
         return None
@@ -135,7 +135,7 @@ class SentinelConfig(dg.Config):
     examples: int | None = None
     """Number of examples from the bin that holds the cap."""
     campaign: str | None = None
-    """An unfinished sentinel (`sentinel-...`) to continue; if empty, a new one."""
+    """An unfinished sentinel (`sentinel-...`) to continue; if empty, a new one is begun."""
     budget_usd: float | None = None
     """Hard limit of this sentinel in USD; if empty, the study's."""
     deadline_s: float | None = None
@@ -143,7 +143,7 @@ class SentinelConfig(dg.Config):
 
 
 def sentinel_job(study: Study) -> dg.JobDefinition:
-    """Return `sentinel_<study>`: a few examples at the cap; the run fails if scores declined."""
+    """Return `sentinel_<study>`, which measures examples at the cap and fails on a decline."""
 
     @dg.op(name=f"{group(study)}__sentinel", tags=device_tags(study))
     @refusing
@@ -203,7 +203,7 @@ def sentinel_job(study: Study) -> dg.JobDefinition:
 
 
 def sentinel_schedules(study: Study, job: dg.JobDefinition) -> list[dg.ScheduleDefinition]:
-    """Return the schedule of the study's sentinel, if any; off by default, because it costs."""
+    """Return the schedule of the study's sentinel, if any; off by default to save money."""
     plan = study.sentinel
     if plan is None:
         return []
@@ -232,13 +232,13 @@ def sentinel_schedules(study: Study, job: dg.JobDefinition) -> list[dg.ScheduleD
 
 
 NEXT_ROUND = "next_round"
-"""Metadata key of `cliffs`: model -> `sampling_rounds.Round` as JSON, with its sentence."""
+"""Metadata key of `cliffs`, whose value maps models to `sampling_rounds.Round` as JSON."""
 
 
 def study_sensors(
     study: Study, job: "dg.UnresolvedAssetJobDefinition"
 ) -> list[dg.SensorDefinition]:
-    """Return the sensor of a study with a section `targeted`; off by default, because it costs."""
+    """Return the sensor of a study with a `targeted` section; off by default to save money."""
     plan = study.targeted
     if plan is None:
         return []
@@ -286,16 +286,16 @@ def study_sensors(
 
 _EVERY_S = 30
 _CLOCK_S = 5.0
-"""Largest difference between two clocks' readings of a start time."""
+"""Largest difference (seconds) tolerated between two clocks' readings of a start time."""
 
 
 def lost_runs_sensor(studies: Sequence[Study], *, alone: bool = False) -> dg.SensorDefinition:
-    """Return `end_lost_runs`, which fails runs whose process is gone; Dagster then retries them
+    """Return `end_lost_runs`, which fails runs that have lost their process; Dagster retries them
     like any killed run.
 
     ``alone``: the sensor is named after its only study and covers only its runs. Code server and
     run processes share a machine. A process must be missing on two ticks, because the code server
-    reports one that has just died. The cursor lists the runs without a process.
+    itself reports one that has just died. The cursor lists the runs without a process.
     """
     names = {study.name for study in studies}
 
@@ -336,7 +336,7 @@ def lost_runs_sensor(studies: Sequence[Study], *, alone: bool = False) -> dg.Sen
 
 
 def _process_of(instance: dg.DagsterInstance, run_id: str) -> tuple[int | None, float]:
-    """Return the process id that the run's process reported, and when (seconds since 1970)."""
+    """Return the process id that the run's process reported, and the time (seconds since 1970)."""
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
         event = entry.get_dagster_event()
         pid = event.engine_event_data.metadata.get("pid")
@@ -347,9 +347,9 @@ def _process_of(instance: dg.DagsterInstance, run_id: str) -> tuple[int | None, 
 
 
 def is_alive(pid: int, since: float) -> bool:
-    """Return whether the process with this id at ``since`` (seconds since 1970) still runs.
+    """Return whether the process that had this id at ``since`` (seconds since 1970) still runs.
 
-    A later process with the same id is told apart if the system has ``/proc``.
+    A later process with the same id is recognised as such if the system has ``/proc``.
     """
     try:
         os.kill(pid, 0)

@@ -44,7 +44,7 @@ from contextcliff_dagster.studies import Study
 
 @dataclass(frozen=True)
 class Asked:
-    """The models of a run, adjacent in the study's order, and their cells.
+    """The models that a run measures, which are adjacent in the study's order, and their cells.
 
     ``config``: config of the predictions; ``tags``: further tags of the run.
     """
@@ -67,9 +67,9 @@ class Measurement:
     def everything(
         self, store: Store, key: str, config: Mapping[str, Any] | None = None
     ) -> dict[str, Asked]:
-        """Return every model and cell under ``key``, in one part per group of `model_groups`.
+        """Return every model and cell by run key (from ``key``), in one part per group of models.
 
-        If the sample is not drawn yet, there is only one part, because each run would draw it.
+        If the sample is not drawn yet, there is only one part, or each run would draw it.
         """
         cells = self.experiment.cells(self.study)
         groups = model_groups(self.study)
@@ -108,7 +108,7 @@ class Measurement:
         )
 
     def _is_prepared(self, store: Store) -> bool:
-        """Return whether the sample and the documents of the calls exist."""
+        """Return whether the sample and the documents for the calls exist."""
         from contextcliff_dagster.experiments.common.preparation import find_frozen
 
         documents = self.experiment.documents
@@ -130,7 +130,7 @@ def dated_config(
 
 
 PLACE_TAG = "contextcliff/place"
-"""Tag of a run whose models share a place; the run queue is limited by it."""
+"""Tag with the place that a run's models share; the run queue limits runs per place."""
 
 _THIS_MACHINE = "this machine"
 _WITH_OTHER_DEVICES = ("celery", "k8s", "ray")
@@ -145,10 +145,10 @@ def model_groups(study: Study) -> list[list[str]]:
 
 
 def place_of(model: str) -> str:
-    """Return host and port of the model's endpoint, or the devices that it occupies here.
+    """Return what the model occupies: the host and port of its endpoint, or devices here.
 
     If there are several GPUs, each model that leases GPUs is its own place, because the leases
-    decide which models run at once. So is a model that cannot be looked up; its run reports why.
+    decide which models run at once. So is a model that cannot be looked up (its run reports why).
     """
     try:
         entry = get_model(model)
@@ -169,11 +169,11 @@ def place_of(model: str) -> str:
 
 _FIRST_LOOK = timedelta(days=1)
 _OVERLAP = timedelta(minutes=2)
-"""Overlap of two look-backs, because runs are not recorded in the order of their time stamps."""
+"""Overlap of consecutive look-backs, needed because runs are not recorded in time stamp order."""
 
 
 def report_job(study: Study) -> "dg.UnresolvedAssetJobDefinition":
-    """Return `report_<study>`: records, results and report of the measured answers; no call."""
+    """Return `report_<study>`, which scores and reports the measured answers without any calls."""
     names = [*(name for e in partitioned(study) for name in judged_assets(e)), "report"]
     return dg.define_asset_job(
         report_job_name(study),
@@ -189,7 +189,7 @@ def report_sensor(
     *,
     alone: bool = False,
 ) -> dg.SensorDefinition:
-    """Return `report_when_measured`: one report for all parallel runs that measure a campaign.
+    """Return `report_when_measured`, which starts one report for all parallel runs of a campaign.
 
     These are the runs of a schedule or round over several groups, and of a job's backfill. The
     sensor waits while Dagster retries failed runs; the report names what they did not measure.
@@ -229,7 +229,7 @@ def report_sensor(
 
 
 def _runs_of(instance: dg.DagsterInstance, job: str, campaign: str) -> list[dg.DagsterRun]:
-    """Return the runs that measure the campaign, newest first, with all runs of their backfills."""
+    """Return the runs that measure the campaign, newest first, plus all runs of their backfills."""
     of = {REPORTED_BY: job, "contextcliff/campaign": campaign}
     runs = {run.run_id: run for run in instance.get_runs(dg.RunsFilter(tags=of))}
     backfills = {run.tags[BACKFILL_ID_TAG] for run in runs.values() if BACKFILL_ID_TAG in run.tags}

@@ -55,14 +55,14 @@ def results(
 
 
 def skipped(outcomes: Iterable[CheckOutcome]) -> dict[str, str]:
-    """Return metadata of the checked asset: the reason for each skipped check."""
+    """Return metadata for the checked asset that gives the reason for each skipped check."""
     return {
         f"{outcome.name}_skipped": outcome.why for outcome in outcomes if outcome.passed is None
     }
 
 
 def audit_results(study: Study, audit: Mapping[str, Any]) -> list[dg.AssetCheckResult]:
-    """Return the results of the checks `AUDIT`."""
+    """Return the results of the `AUDIT` checks."""
     starved, verdict = list(audit["starved_bins"]), str(audit["verdict"])
     outcomes = [
         CheckOutcome(
@@ -84,7 +84,7 @@ def audit_results(study: Study, audit: Mapping[str, Any]) -> list[dg.AssetCheckR
 
 
 def manifest_results(study: Study, claimed: str, actual: str) -> list[dg.AssetCheckResult]:
-    """Return the results of the checks `MANIFEST`."""
+    """Return the results of the `MANIFEST` checks."""
     same = claimed == actual
     why = f"SHA-256 {actual[:12]}" if same else f"claims {claimed[:12]}, is {actual[:12]}"
     outcome = CheckOutcome("manifest_hash", same, why, error=True, values={"sha256": actual})

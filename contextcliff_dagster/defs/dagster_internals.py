@@ -120,7 +120,7 @@ _IMPORTED_WHEN_USED = {
     "StepRetryData": ("dagster._core.execution.plan.objects", "StepRetryData"),
     "submit_celery_step": ("dagster_celery.executor", "_submit_task"),
 }
-"""Our name -> module and name there, imported on demand, because `import dagster` does not load all
+"""Our name -> its module and name there. Imported on demand: `import dagster` does not load all
 of these modules, and only one executor needs them."""
 
 
@@ -137,10 +137,10 @@ CODE_LOCATION = "contextcliff_dagster"
 
 @contextmanager
 def output_to_terminal() -> Iterator[None]:
-    """Send the output of steps to the terminal instead of to run files within the block.
+    """Within the block, send the output of steps to the terminal instead of to files of the run.
 
-    Dagster sends it to a file, which four processes per run show on the terminal: 24 MB, a lag,
-    lost last lines, and their tracebacks at Ctrl-C. Goes when `execute_in_process` has an option
+    Dagster has four processes per run copy these files to the terminal. These cost 24 MB, lag,
+    lose last lines, and print tracebacks at Ctrl-C. Goes when `execute_in_process` has an option
     for that.
     """
     from dagster._core.execution import compute_logs
@@ -192,7 +192,7 @@ def migrations_read_once() -> None:
     """Make Alembic read the folder of Dagster's migrations only once per process.
 
     For each SQLite file (three in a new home, one per run) it reads 90 scripts twice to record the
-    newest: half a CPU second of a first run. Goes when Dagster caches them.
+    newest one, which takes half a CPU second of a first run. Goes when Dagster caches them.
     """
     from alembic.script import ScriptDirectory
 
@@ -237,7 +237,7 @@ def databases_kept_open() -> None:
 
 
 def close_databases() -> None:
-    """Close the connections that are not in use."""
+    """Close the database connections that are not in use."""
     with _engines_lock:
         for engine in _engines.values():
             engine.pool.dispose()
@@ -245,7 +245,7 @@ def close_databases() -> None:
 
 
 def _kept_engine(url: str, **settings: Any) -> Engine:
-    """Return the shared engine of an existing file, or a new unshared one if no file exists."""
+    """Return the shared engine for an existing file, or a new unshared one if no file exists."""
     from sqlalchemy import create_engine, make_url
     from sqlalchemy.pool import QueuePool
 

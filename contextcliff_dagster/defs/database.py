@@ -81,7 +81,7 @@ PARTITIONS = "partitions"
 
 
 def view_sql(declared: Table, root: Path) -> str:
-    """Return SQL for a view over one table's files of all studies but the retired.
+    """Return SQL for a view of one table's files from all studies except retired ones.
 
     Without files, the view is empty. The hive parts of the paths are not read, because they hold
     slugs, while the files' columns hold the names.
@@ -128,8 +128,8 @@ def result_rows(root: Path) -> dict[str, list[list[Any]]]:
 
 
 def range_rows(root: Path) -> list[list[Any]]:
-    """Return rows of ``bin_ranges``: first and last token length of each bin, for the samples of
-    all studies but the retired."""
+    """Return rows of ``bin_ranges``: the first and last length in tokens of each bin, for all
+    studies except retired ones."""
     retired = retired_studies(Store(root))
     rows: list[list[Any]] = []
     for head in sorted(root.glob(f"*/manifest/{HEAD}")):
@@ -161,7 +161,7 @@ def partitions_sql() -> str:
 
 
 def shown_tables() -> list[Table]:
-    """Return the tables that have a view: predictions of the profile, records of everything."""
+    """Return the tables that have a view: the profile's predictions, and all records."""
     tables = [LENGTH_PROFILE.predictions, *(experiment.records for experiment in all_experiments())]
     return list({table.name: table for table in tables}.values())
 

@@ -18,7 +18,7 @@ _WARNED = "CONTEXTCLIFF_HOME_WARNED"
 
 
 def dagster_home(store: Store) -> Path:
-    """Return ``DAGSTER_HOME`` if set, the checkout's home for its own store, else the store's.
+    """Return ``DAGSTER_HOME`` if set; else the checkout's home (for its own store) or the store's.
 
     Raises:
         StoreError: Dagster would misread the path.
@@ -40,7 +40,7 @@ def dagster_home(store: Store) -> Path:
 def warn_without_home(store: Store) -> None:
     """Log a warning if ``DAGSTER_HOME`` is not set, because Dagster then forgets finished runs.
 
-    It is logged only once, although `dg launch` loads the code location in four processes.
+    The warning is logged only once, although `dg launch` loads the code location in four processes.
     """
     if not os.environ.get("DAGSTER_HOME") and _WARNED not in os.environ:
         os.environ[_WARNED] = "1"

@@ -1,4 +1,4 @@
-"""Partition dimensions of an experiment's predictions (`model` and its own), and run tags.
+"""Partition dimensions of an experiment's predictions (`model` and one of its own), and run tags.
 
 Dagster orders keys, plots and backfills by the alphabetical order of the dimension names. The
 length profile's dimension is called `tokens`, not `bin`, so that `model` comes first and one range
@@ -35,7 +35,7 @@ class _Partitions(dg.MultiPartitionsDefinition):
     """Two partition dimensions that do not become tags of a run.
 
     A job's backfill gives each of its runs, one per range, the tags of the first range's first
-    partition. Dagster removes the partition's name from them, but not its dimensions.
+    partition. Dagster removes the partition's name from these tags, but not its dimensions.
     """
 
     def get_tags_for_partition_key(self, partition_key: str) -> Mapping[str, str]:
@@ -60,8 +60,8 @@ def document_partitions(study: Study, experiment: Experiment) -> dg.MultiPartiti
 
 
 def cells_by_model(study: Study, partition_keys: Iterable[str]) -> dict[str, list[str]]:
-    """Return model -> its cells among ``partition_keys``, in order, so that one engine start
-    serves them all."""
+    """Return model -> its cells among ``partition_keys``, in order; one engine start per model then
+    serves all its cells."""
     names = {slug(name): name for name in study.models}
     wanted: dict[str, list[str]] = {}
     for key in partition_keys:
@@ -75,7 +75,7 @@ def cells_by_model(study: Study, partition_keys: Iterable[str]) -> dict[str, lis
 def tagged_partitions(
     run_tags: Mapping[str, str], study: Study, experiment: Experiment
 ) -> Sequence[str] | None:
-    """Return the partitions in a run's tags, a range or a single one; None without either."""
+    """Return the partitions named by a run's tags, a range or a single one; None if untagged."""
     partitions = experiment_partitions(study, experiment)
     key = partitions.get_partition_key_from_str
     if ASSET_PARTITION_RANGE_START_TAG not in run_tags:
@@ -87,7 +87,7 @@ def tagged_partitions(
 
 
 def tagged_models(run_tags: Mapping[str, str], study: Study) -> Sequence[str]:
-    """Return the models of the partitions in a run's tags; without tags, all of the study's."""
+    """Return the models of the partitions in a run's tags; without tags, all the study's models."""
     places = {slug(name): place for place, name in enumerate(study.models)}
     tags = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG, PARTITION_NAME_TAG)
     named = [run_tags[tag].partition("|")[0] for tag in tags if tag in run_tags]
@@ -103,7 +103,7 @@ def partition_key(experiment: Experiment, model: str, cell: str) -> dg.MultiPart
 def range_tags(
     study: Study, experiment: Experiment, keys: Sequence[str] | None = None
 ) -> dict[str, str]:
-    """Return tags that assign the range ``keys`` of partitions to one run; None for all."""
+    """Return tags that assign the range ``keys`` of partitions to one run; None means all."""
     return _range_tags(keys or experiment_partitions(study, experiment).get_partition_keys())
 
 
@@ -121,7 +121,7 @@ def _range_tags(keys: Sequence[str]) -> dict[str, str]:
 
 
 REPORTED_BY = "contextcliff/reported_by"
-"""Tag of a measuring run with the job that reports once all such runs have ended."""
+"""Tag of a measuring run that names the job to report once all such runs have ended."""
 
 _CAUSES = {
     "dagster/schedule_name": "schedule",

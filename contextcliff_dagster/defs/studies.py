@@ -49,15 +49,15 @@ _ALWAYS = "reference"
 
 
 def is_used_example(name: str, store: Store) -> bool:
-    """Return whether the code location shows the shipped study ``name``: `reference`, studies with
-    a folder in the store, or all if ``CONTEXTCLIFF_EXAMPLES`` is set to anything but 0."""
+    """Return whether the shipped study ``name`` is shown. Shown are `reference`, and studies with
+    a folder in the store; all are if ``CONTEXTCLIFF_EXAMPLES`` is set to anything but 0."""
     if name == _ALWAYS or os.environ.get(EXAMPLES, "0") not in ("", "0"):
         return True
     return store.study_dir(name).is_dir()
 
 
 def study_parts(study: Study) -> StudyParts:
-    """Return assets, jobs, schedules and sensors of one study; raise for a faulty study."""
+    """Return assets, jobs, schedules and sensors of one study; raise an error if it is invalid."""
     jobs = study_jobs(study)
     schedules = study_schedules(study, jobs)
     if not study.has_corpus:

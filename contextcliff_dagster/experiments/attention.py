@@ -1,4 +1,4 @@
-"""Attention entropy: where the prompt's last token attends, for the study's questions.
+"""Attention entropy: how the prompt's last token attends, for the study's questions.
 
 Each question takes a separate call with one output token, stored in the ledger like other calls;
 these calls do not enter the measured curve.
@@ -63,7 +63,7 @@ class Attention(Experiment):
         return study.bin_keys
 
     def recipe(self, study: Study) -> Recipe:
-        """Return the study's prompt in its first wording, for one token and its attention."""
+        """Return the study's prompt in its first wording, requesting one token with attention."""
         asked = study.recipe()
         return replace(
             asked,

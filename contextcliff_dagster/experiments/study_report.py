@@ -1,4 +1,4 @@
-"""The report on all experiments of a study, and their scores of its calls."""
+"""The report on all experiments of a study, and the scores they give its calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate: pass a request, refuse it or route it to another model by its prompt's length.
+"""The gate: passes, refuses or reroutes a request, depending on the length of its prompt.
 
 Prompts are read from the bodies of OpenAI's chat completions, completions and responses, and of
 Anthropic's messages, as their API references describe them. All text counts, of every message, of
@@ -42,7 +42,7 @@ _NO_TEXT |= {"input_file", "container_upload", "item_reference", "computer_scree
 _DATA = _NO_TEXT | {"source", "data", "url", "file_data", "file_id", "file_url"}
 """Members of a non-text part that are skipped; text next to them is counted."""
 _IN_PLACE = "text", "content"
-"""Source types of a document whose text is in the request."""
+"""Source types of a document whose text is included in the request."""
 _ARGUMENTS = {"input", "arguments"}
 """Members with a tool call's arguments; the model reads their names, too."""
 _FRAME, _FREE_FRAMES = 5, 2
@@ -53,8 +53,8 @@ class Prompt(NamedTuple):
     """The texts of a request's prompt, or of each of its prompts.
 
     ``token_ids`` is the length of the longest prompt that is given as the model's token ids;
-    ``unseen`` names a part that cannot be counted; ``frame_tokens`` are the tokens that templates
-    in use put around many messages.
+    ``unseen`` names a part that cannot be counted; ``frame_tokens`` are the tokens that common
+    templates put around many messages.
     """
 
     texts: list[list[str]]
@@ -147,7 +147,7 @@ _TRY_AGAIN_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Outcome for a request; ``error``: JSON body of a refusal; ``model``: target of a route."""
+    """Outcome for a request; ``error`` is a refusal's JSON body, ``model`` a route's target."""
 
     outcome: Outcome
     error: dict[str, Any] | None = None
@@ -231,7 +231,7 @@ class Gate:
         return self._done("expired", policy.model, _error(what, "policy_expired", policy))
 
     def _count(self, policy: SafeContext, prompt: Prompt) -> _Count:
-        """Count the longest text's tokens by the policy's tokenizer; a bound if that suffices."""
+        """Count the longest text's tokens with the policy's tokenizer, or use an upper bound."""
         frames = prompt.frame_tokens
         bound = frames + max(sum(map(upper_bound, texts)) for texts in prompt.texts)
         if bound <= policy.safe_cap_tokens + self.settings.allowance_tokens:

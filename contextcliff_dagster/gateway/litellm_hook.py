@@ -23,13 +23,13 @@ _CHECKED = {
     "completion", "acompletion", "text_completion", "atext_completion", "responses", "aresponses",
     "anthropic_messages", "aanthropic_messages",
 }  # fmt: skip
-"""LiteLLM's names of the calls with a text prompt; embeddings, images and the like pass."""
+"""LiteLLM's names for calls with a text prompt; embeddings, images and the like pass unchecked."""
 _SHORT = 4_096
 """Maximum characters of a prompt that is checked in place; a longer one is checked in a thread."""
 
 
 class RefusedError(HTTPException):  # type: ignore[misc]
-    """A refusal for LiteLLM's routes, of which some read the attributes, some the detail.
+    """A refusal for LiteLLM's routes; some read its attributes, others its detail.
 
     ``error`` is the JSON body of the refusal.
     """

@@ -1,4 +1,4 @@
-"""The inference layer: asking models questions and keeping their answers.
+"""The inference layer: asking models questions and storing their answers.
 
 Belongs here: the registry of models (``models``), the questions (``requests``), the engines that
 answer them (``engines``), the ledger that stores every call and pays for it once (``ledger``), and

@@ -1,7 +1,7 @@
 """An OpenTelemetry implementation of `telemetry.Trace`.
 
 If the application has set a tracer provider, it is used, and the current span is the parent.
-Otherwise a provider is set up with the exporter that ``OTEL_TRACES_EXPORTER`` names (default: otlp)
+Otherwise, a provider is set up from the exporter in ``OTEL_TRACES_EXPORTER`` (default: otlp)
 and OpenTelemetry's other standard variables. Request attributes follow OpenTelemetry's semantic
 conventions for generative AI if these define a name."""
 

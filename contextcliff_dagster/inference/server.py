@@ -1,4 +1,4 @@
-"""A small OpenAI-compatible server for an engine of ours: ``contextcliff serve reference-short``.
+"""A small OpenAI-compatible server for one of our engines (``contextcliff serve reference-short``).
 
 It serves /v1/models, /v1/chat/completions and /v1/completions (streamed with usage, or whole),
 /tokenize and /health. It refuses a prompt that does not fit (never cuts it), and can write a
@@ -41,7 +41,7 @@ _ROLES = ("system", "user", "assistant")
 
 
 class Refusal(Exception):
-    """A request that gets an error; the text is for the client."""
+    """Raised for a request that is answered with an error; the text is for the client."""
 
     def __init__(self, status: int, message: str, code: str | None = None) -> None:
         super().__init__(message)
@@ -85,7 +85,7 @@ def _turn(message: Any) -> Message:
 
 
 def read_limit(body: Mapping[str, Any], served: str) -> int:
-    """Return the requested maximum of tokens. Raises Refusal for unsupported requests."""
+    """Return the requested maximum number of tokens. Raises Refusal for unsupported requests."""
     if body.get("model") not in (None, served):
         message = f"The model {body['model']!r} does not exist; this server has {served!r}."
         raise Refusal(404, message, "model_not_found")
@@ -128,7 +128,7 @@ class Reply:
         return f"data: {event}\n\n".encode()
 
     def opening(self) -> bytes:
-        """Return the chunk that names the speaker; empty for completions."""
+        """Return the chunk that states the speaker's role; empty for completions."""
         if not self._chat:
             return b""
         delta = {"role": "assistant", "content": ""}
@@ -145,7 +145,7 @@ class Reply:
         return self._chunk(choices=[], usage=usage_dict(usage))
 
     def whole(self, answer: Answer) -> dict[str, Any]:
-        """Return the complete reply, not streamed."""
+        """Return the complete reply for a request without streaming."""
         message = {"role": "assistant", "content": answer.text}
         content = {"message": message} if self._chat else {"text": answer.text}
         return {

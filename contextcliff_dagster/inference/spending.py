@@ -23,11 +23,11 @@ from contextcliff_dagster.redaction import public_url
 
 _TABLE = "genai-prices "
 STALE_DAYS = 180
-"""Age in days from which a price should be checked."""
+"""Age in days after which a price should be checked."""
 
 
 def priced(entry: ModelEntry) -> ModelEntry:
-    """Return ``entry`` with the table's price if it has none and the table knows its endpoint.
+    """Return ``entry``, with the table's price if it has none and the table knows its endpoint.
 
     Prices are not part of the serving identity.
     """
@@ -46,7 +46,7 @@ def priced(entry: ModelEntry) -> ModelEntry:
 def price_unknown(entry: ModelEntry) -> bool:
     """Return whether calls of ``entry`` (see :func:`priced`) may cost an unknown sum.
 
-    They may if it is a server without a price, unless it is on this machine.
+    They may if the entry is for a server without a price that is not on this machine.
     """
     if entry.price is not None or not entry.spec.remote:
         return False
@@ -92,7 +92,7 @@ def price_notes(entry: ModelEntry, today: date | None = None) -> list[str]:
 
 
 def require_price(entry: ModelEntry, budget: Budget) -> None:
-    """Raise an error for a limit in money that cannot be enforced.
+    """Raise an error if a limit in money cannot be enforced.
 
     Raises:
         BudgetError: money is limited, and ``entry`` is a server without a price.
@@ -107,7 +107,7 @@ def require_price(entry: ModelEntry, budget: Budget) -> None:
 
 @cache
 def _listed(model_id: str, url: str) -> Price | None:
-    """Return the table's price at its highest tier and hour, so that a reservation is enough."""
+    """Return the table's price at its highest tier and hour, so that reservations suffice."""
     try:
         from genai_prices import Usage, __version__, calc_price
     except ImportError:
@@ -141,7 +141,7 @@ def _listed(model_id: str, url: str) -> Price | None:
 
 
 def _table_as_of(today: date) -> str | None:
-    """Return the latest price change in the table, which is at least as new as that.
+    """Return the date of the table's latest price change; the table is at least as new as that.
 
     The table itself has no date. Changes announced for later are left out.
     """
@@ -238,7 +238,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """An amount of money, tokens (in and out) and calls."""
+    """Amounts of money, tokens (input and output) and calls."""
 
     usd: float = 0.0
     tokens: int = 0
@@ -246,7 +246,7 @@ class Spend:
 
 
 def prompt_tokens_estimate(length_tokens: int, document_chars: int, prompt_chars: int) -> int:
-    """Return an estimate of prompt tokens, mostly high, for an unknown tokenizer.
+    """Return an estimate, usually too high, of prompt tokens under an unknown tokenizer.
 
     It is a quarter above the study's count of the document, plus one token per two other
     characters. A model with another vocabulary may count more.

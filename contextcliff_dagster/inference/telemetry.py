@@ -21,7 +21,7 @@ _KEPT = 100_000
 
 
 class LoopLag:
-    """The lateness of a short sleep, sampled again and again."""
+    """The event loop's lag, sampled repeatedly as the lateness of a short sleep."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, float]] = deque(maxlen=_KEPT)
@@ -58,27 +58,27 @@ class RequestSpan:
     """The span of one request, from sending to its end."""
 
     def answered(self, outcome: Outcome) -> None:
-        """Note that an outcome was stored: an answer, or that the prompt is too long."""
+        """Record that an outcome was stored: an answer, or that the prompt is too long."""
 
     def failed(self, failure: Failure) -> None:
-        """Note that the request brought no answer."""
+        """Record that the request brought no answer."""
 
 
 class Trace:
     """The trace of one run that sends calls to one model."""
 
     def bin_begun(self, bin: str) -> None:
-        """Note that a call of ``bin`` begins; called for every call."""
+        """Record that a call in ``bin`` begins; called for every call."""
 
     def request(self, call: PlannedCall, number: int) -> RequestSpan:
         """Return the span of the ``number``-th request of ``call``, before it is sent."""
         return RequestSpan()
 
     def bin_ended(self, bin: str) -> None:
-        """Note that every call of ``bin`` has ended, even if this run made none of them."""
+        """Record that every call in ``bin`` has ended, even if this run made none of them."""
 
     def end(self, summary: RunSummary | None) -> None:
-        """End the trace; without a summary, an error ended the run."""
+        """End the trace; ``summary`` is None if an error ended the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +158,11 @@ class RunSummary:
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Prompt and output tokens of this run's answers per second; None without any."""
+        """Prompt and output tokens of this run's answers per second; None if there are none."""
         return _pace(self.prompt_tokens + self.completion_tokens, self.seconds)
 
     def plus(self, other: RunSummary) -> RunSummary:
-        """Return two runs of one model as one: sums, and the later concurrency if it sent any."""
+        """Combine two runs of one model: sums, and the later concurrency if it sent any."""
         sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
         return RunSummary(
             **{
@@ -186,7 +186,7 @@ def _pace(tokens: int, seconds: float) -> float | None:
 
 
 class CallCounters:
-    """Running counts of one run; ``total`` becomes its final result."""
+    """Running counts for one run; ``total`` becomes the run's final result."""
 
     def __init__(self, calls: Sequence[PlannedCall]) -> None:
         self.total = RunSummary(planned=len(calls))
@@ -226,7 +226,7 @@ class CallCounters:
         return time.perf_counter() - self._started
 
     def progress(self, concurrency: int) -> Progress:
-        """Return a snapshot; the time left follows document tokens, which dominate the time."""
+        """Return a snapshot; the time left is based on document tokens, which dominate it."""
         total, done = self.total, self._tokens_done
         unsuccessful = total.context_overflow + total.invalid_truncated + total.content_filter
         return Progress(

@@ -53,7 +53,7 @@ def gguf_header(path: Path) -> dict[str, Scalar]:
 
 
 def gguf_numbers(path: Path) -> int:
-    """Return how many numbers all tensors hold, at any precision; raises like `gguf_header`."""
+    """Return how many numbers the tensors hold in all; raises as `gguf_header` does."""
     with _faults_named(path), open_file(path) as file:
         _, tensors = _entries(file)
         total = 0
@@ -66,7 +66,7 @@ def gguf_numbers(path: Path) -> int:
 
 
 def trained_window(header: dict[str, Scalar]) -> int | None:
-    """Return the tokens that the model was trained to, or None if the header does not tell."""
+    """Return the trained window in tokens, or None if the header does not give it."""
     tokens = header.get(f"{header.get('general.architecture')}.context_length")
     return tokens if isinstance(tokens, int) and tokens > 0 else None
 
@@ -158,7 +158,7 @@ _PARTS = {
 }
 _PART = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})\.gguf")
 _REMEMBERED_FROM_BYTES = 16 << 20
-"""Smallest file whose hash is noted in the store; smaller ones are hashed quickly."""
+"""Smallest file whose hash is cached in the store; smaller files are hashed quickly."""
 
 
 def models_folder() -> Path:
@@ -250,7 +250,7 @@ def gguf_parts(path: Path) -> list[Path]:
 
 
 def gguf_sha256(path: Path) -> str:
-    """Return the hash of a GGUF model: of its one file, or of the hashes of all its parts."""
+    """Return the hash of a GGUF model's single file, or of the hashes of all its parts."""
     hashes = [file_sha256(part) for part in gguf_parts(path)]
     return hashes[0] if len(hashes) == 1 else stable_hash(hashes)
 
@@ -275,9 +275,9 @@ _ORIGINAL = "original_max_position_embeddings"
 
 
 def trained_tokens(entry: ModelEntry) -> int | None:
-    """Return the tokens that the weights were trained to, or None if they do not tell.
+    """Return the length in tokens to which the weights were trained, or None if unknown.
 
-    A reference model's card has it, and other weights' configuration: if their RoPE was scaled to a
+    A reference model's card gives it, as does other weights' configuration: if RoPE was scaled to a
     longer window, the length before that.
     """
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, EngineError):

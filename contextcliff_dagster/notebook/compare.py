@@ -230,7 +230,7 @@ def _of_result_file(file: Path) -> str | None:
 
 
 def _names(refs: Sequence[Source]) -> tuple[str, str]:
-    """Return the sides' own names; equal names get (A) and (B)."""
+    """Return the sides' own names, with (A) and (B) added if they are equal."""
     files = [ref for ref in refs if not isinstance(ref, Result)]
     first, second = (ref.name if isinstance(ref, Result) else ref.name(files) for ref in refs)
     return (first, second) if first != second else (f"{first} (A)", f"{second} (B)")

@@ -77,9 +77,9 @@ def profile(
     trust: bool = False,
     on_progress: Callable[[str, Progress], None] | None = None,
 ) -> StudyResults:
-    """Measure the missing part of a study, and analyse it: ``contextcliff profile``.
+    """Measure the missing part of a study and analyse it, like ``contextcliff profile``.
 
-    Finished calls are kept in the command line's store and are never made twice.
+    Finished calls are saved in the command line's store and are never repeated.
 
     Args:
         study: a `Study`, the name of one, its YAML file, or your own data: a file of questions, a
@@ -201,7 +201,7 @@ _OF_FILES = {
 
 
 def _options(study: Study | str | Path, **given: Any) -> StudyOptions:
-    """Return the options that the command line would take.
+    """Return the options that the command line would pass on.
 
     Raises:
         DataError: ``study`` is neither a study's name nor an existing path.

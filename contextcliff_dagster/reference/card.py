@@ -19,7 +19,7 @@ class CardPoint:
     """Exact match over `n` documents of one length.
 
     `length_tokens` counts the document alone. `correct` of `n` answers were right to the last
-    token, end token included; `low` and `high` are the 95% interval (Wilson) of that share.
+    token, end token included; `low` and `high` are the 95% interval (Wilson) for that fraction.
     `inter_evidence_tokens` is the mean distance between the two records (level 2 only).
     """
 

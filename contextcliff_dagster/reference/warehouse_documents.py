@@ -38,7 +38,7 @@ MAX_RECORDS = 983
 """Records of the longest ledger (5,901 tokens); keys are unique within a document."""
 MIN_RECORDS = 6
 SUBSTITUTE_SHARE = 0.15
-"""Share of a ledger's records that name a substitute, not a quantity (at least one record)."""
+"""Fraction of a ledger's records that name a substitute, not a quantity (at least one record)."""
 WORDINGS = ("Find", "Report", "State")
 """Instruction words that the models are trained on; the first is the default."""
 
@@ -50,7 +50,7 @@ class LedgerQuestion:
     """A question about a ledger.
 
     `answers` are the accepted answers; the first has the form that the reference models are trained
-    to give. `evidence_position` is the start of the record with the quantity, as a share of the
+    to give. `evidence_position` is the start of the record with the quantity, as a fraction of the
     document's tokens, 0 <= x < 1. `inter_evidence_tokens` is the distance in tokens between the
     starts of the two records that a `two_hop` question needs. `evidence` are the records needed, as
     [start, end) in characters of the document.

@@ -25,7 +25,7 @@ from contextcliff_dagster.store import write_atomic
 
 
 class Entry(NamedTuple):
-    """A cap in the table.
+    """A table entry for one cap.
 
     ``page``: its page in the site, without suffix. ``picks``: filter values, including model and
     task. ``facts``: qualifiers that always accompany the cap. ``origin``: shown on the page only.
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class CapsSite:
-    """An index of caps. ``mark``: its machine-readable file; it marks a folder as overwritable."""
+    """An index of caps. ``mark``: its JSON file, whose presence lets a folder be overwritten."""
 
     title: str
     mark: str
@@ -49,7 +49,7 @@ class CapsSite:
     folds: Sequence[Fold]
     machine: Mapping[str, Any]
     sparse: bool = False
-    """Whether most models lack most tasks; each model then has one cell for all its tasks."""
+    """Whether most models lack most tasks; if so, each model has one cell for all its tasks."""
     below: str = ""
     """HTML shown below the table."""
     suffix: str = "md"
@@ -129,6 +129,6 @@ PLACE = ("model", "task")
 
 
 def check_folder(folder: Path, mark: str, what: str) -> None:
-    """Raise StoreError if ``folder`` holds an index.html of anything but the site ``what``."""
+    """Raise StoreError if ``folder`` has an index.html that the site ``what`` did not generate."""
     if (folder / "index.html").exists() and not (folder / mark).exists():
         raise StoreError(f"{folder} holds a page that is not from the {what}; use --output DIR.")

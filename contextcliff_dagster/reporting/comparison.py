@@ -1,4 +1,4 @@
-"""A comparison as files to read: Markdown, HTML, JSON and the picture of the shifted cliff."""
+"""The files of a comparison: Markdown, HTML, JSON and a picture of the shifted cliff."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def curves_html(
 
 
 def comparison_page(comparison: Comparison) -> Page:
-    """Return the page: sentence, picture and a table of both sides, then folds with the bins."""
+    """Return the page: a sentence, a picture, a table of both sides, then folds with the bins."""
     a, b, caps, overall = comparison.a, comparison.b, comparison.caps, comparison.overall
     relation = "the same" if comparison.paired else "different ones"
     rows: list[list[Cell]] = [

@@ -8,7 +8,7 @@ from typing import Any
 from contextcliff_dagster.reporting.wording import count, level, number, score
 
 _COARSE = 0.1
-"""Largest excess of an upper limit over the nominal error rate that still counts as precise."""
+"""An upper limit at most this far above the nominal error rate still counts as precise."""
 _GOOD_POWER, _FAIR_POWER = 0.9, 0.7
 
 TABLE_COLUMNS = ("planted", "runs", "found", "unsafe cap", "no cap", "cap / truth", "location held")
@@ -71,7 +71,7 @@ def conclusion(result: Mapping[str, Any]) -> str:
 
 
 def table_rows(result: Mapping[str, Any]) -> list[list[str]]:
-    """Return the table's cells, narrow enough for a terminal; caps come with quartiles."""
+    """Return the table's cells, narrow enough for a terminal; caps include their quartiles."""
     rows = []
     for row in result["planted"]:
         cap = row["cap"]

@@ -75,7 +75,7 @@ def _measurement(result: Cliffs) -> tuple[str | None, ...]:
 
 
 def _shown(entry: Entry, *, twice: bool) -> caps_site.Entry:
-    """Return the table entry; ``twice``: name the archive, because two hold this campaign."""
+    """Return the table entry, naming the archive if ``twice`` (two have this campaign)."""
     result = entry.result
     cap = result.safe_cap_tokens
     picks = dict(zip(caps_site.PLACE, _place(result), strict=True))

@@ -83,7 +83,7 @@ def kv_sentences(comparison: Comparison) -> list[str]:
 
 
 def cap_sentence(comparison: Comparison) -> str | None:
-    """Return a sentence on B's cap against either baseline; None if a cap is missing."""
+    """Return a sentence on B's caps against both baselines; None if a cap is missing."""
     kv, own_cap = comparison.kv, comparison.caps.b_tokens
     if kv is None or kv.cap is None or own_cap is None:
         return None
@@ -192,7 +192,7 @@ def claims(compared: Sequence[tuple[KvMember, KvComparison]]) -> list[Text]:
 
 
 def control(family: KvFamily) -> list[Text]:
-    """Return sentences on the policies against the control `random`; none if not measured."""
+    """Return sentences comparing the policies with `random`; empty if it was not measured."""
     tested = [(m.kv.label, m.against_random) for m in family.members if m.against_random]
     if not tested:
         return []
@@ -292,7 +292,7 @@ def _drops_over_length(compared: Sequence[KvComparison]) -> DataTable:
 
 
 def _costs(compared: Sequence[tuple[KvMember, Comparison]]) -> DataTable | None:
-    """Return the longest bin's medians, where savings matter most; None without costs."""
+    """Return the medians in the longest bin, where savings matter most; None without costs."""
     rows: list[list[Cell]] = []
     quantities = list(QUANTITY_NAMES)
     span = ""

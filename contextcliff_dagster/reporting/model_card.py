@@ -55,7 +55,7 @@ def measured_on(cliffs: Cliffs) -> str:
 
 
 def headline(cliffs: Cliffs) -> str:
-    """Return ``safe to 51k tokens (task, date)``, with thousands rounded down."""
+    """Return ``safe to 51k tokens (task, date)``, rounding down to thousands."""
     cap, task = deciding_cap(cliffs), one_line(cliffs.task or cliffs.study or "task unknown")
     if len(task) > _LONGEST_TASK:
         task = f"{task[: _LONGEST_TASK - 1].rstrip()}…"

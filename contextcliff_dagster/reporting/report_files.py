@@ -59,7 +59,7 @@ _PATH_FORMS = (
 )
 _ANY_PATH = re.compile(rf"(?<![\w.~/:*?\\-])(?:{'|'.join(_PATH_FORMS)})")
 _SHORTEST = 5
-"""Longest path, in characters, that is not worth hiding as a folder (``/``, ``/tmp``)."""
+"""A folder with at most this many characters is too short to hide (``/``, ``/tmp``)."""
 
 
 def for_readers() -> Callable[[Any], Any]:
@@ -69,7 +69,7 @@ def for_readers() -> Callable[[Any], Any]:
 
 
 def known_folders() -> tuple[str, ...]:
-    """Return the working, home and store folders; their spaces would defeat a pattern."""
+    """Return the working, home and store folders, in which spaces would defeat a pattern."""
     from contextcliff_dagster.store import Store
 
     folders = {str(Path.cwd()), str(Store.default().root)}
@@ -231,7 +231,7 @@ def _write(
     machine: Mapping[str, Any],
     pictures: Mapping[str, bytes | None],
 ) -> ReportFiles:
-    """Write all files, linked ones first, and delete pictures that have no content."""
+    """Write all files, starting with the linked ones, and delete pictures without content."""
     from contextcliff_dagster.reporting.markdown import as_page
 
     files = ReportFiles(*(directory / f"report.{kind}" for kind in ReportFiles._fields))
@@ -268,7 +268,7 @@ def model_folders(results: Sequence[Cliffs]) -> list[str]:
 
 
 def point_latest(folder: Path) -> None:
-    """Point ``latest``, next to ``folder``, to it: as a link or, if refused, as a text file.
+    """Make ``latest``, next to ``folder``, point to it: a link or, if refused, a text file.
 
     Raises:
         StoreError: neither can be written.

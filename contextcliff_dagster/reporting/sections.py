@@ -125,7 +125,7 @@ def deeper(sections: Iterable[Section]) -> list[Section]:
 
 
 def of_each(results: Sequence[Any], make: Callable[[Any], Sequence[Section]]) -> list[Section]:
-    """Return the sections that ``make`` gives for each result, under model names if several."""
+    """Return the sections that ``make`` returns per result, under their model if several."""
     sections: list[Section] = []
     for result in results:
         parts = make(result)
@@ -137,7 +137,7 @@ def of_each(results: Sequence[Any], make: Callable[[Any], Sequence[Section]]) ->
 
 
 def picture(file: str, alt: str, there: Container[str]) -> list[Block]:
-    """Return the picture in ``file`` as a block; none unless the file is in ``there``."""
+    """Return the picture in ``file`` as a block; empty unless the file is in ``there``."""
     return [Figure(Path(file), alt)] if file in there else []
 
 

@@ -158,7 +158,7 @@ def _missing_lines(cliffs: Cliffs) -> list[str]:
 
 
 def _threshold(cliffs: Cliffs) -> str:
-    """Return the critical threshold: length, meaning and, if it has one, its interval."""
+    """Return the critical threshold: its length, meaning and, if there is one, its interval."""
     if cliffs.verdict is Verdict.INSUFFICIENT_DATA:
         return "not supported by the data [INSUFFICIENT DATA]"
     if cliffs.verdict is Verdict.FLOOR:
@@ -222,7 +222,7 @@ def _zone_note(cliffs: Cliffs, zone: Zone) -> str:
 
 
 def _fell(cliffs: Cliffs, zone: Zone) -> bool:
-    """Return whether the mean in ``zone`` is below the baseline's; True if either is unknown."""
+    """Return whether the mean in ``zone`` is below the baseline; True if either is unknown."""
     mean, base = zone.mean, cliffs.baseline.mean
     return mean is None or base is None or round(mean, 2) < round(base, 2)
 

@@ -179,9 +179,9 @@ def ratio_words(shift: LossShift) -> str:
 
 
 RIGHT_OR_WRONG = frozenset({"em", "contained"})
-"""Scores that are 0 or 1 for each answer, so their mean is the share of right answers."""
+"""Scores that are 0 or 1 for each answer, so their mean is the fraction of right answers."""
 _MOST_EXAMPLES = 6
-"""Most models for which a tolerance sentence gives figures; more would be a long list."""
+"""Maximum number of models for which a tolerance sentence lists figures."""
 _OUT_OF = (10, 20, 100)
 
 
@@ -264,7 +264,7 @@ def latency_limit_sentence(cliffs: Cliffs) -> str | None:
 
 
 def joint_cap_sentence(cliffs: Cliffs) -> str | None:
-    """Return the cap that score and latency both allow, and which limits it; None if untested."""
+    """Return a sentence on the cap that score and latency both allow; None if untested."""
     joint = cliffs.joint_cap
     if joint is None:
         return None
@@ -281,7 +281,7 @@ def joint_cap_sentence(cliffs: Cliffs) -> str | None:
 
 
 MOSTLY_COPIED = 0.9
-"""Least share of copied answers at which a cap is described as a cap for copying text."""
+"""Least fraction of copied answers at which a cap is described as a cap for copying text."""
 MANY_MODELS = 5
 """Least number of models for which a comparison states the expected false alarms."""
 _TESTED = (Verdict.STABLE, *DROPS)
@@ -379,7 +379,7 @@ def baseline_phrase(cliffs: Cliffs) -> str:
 
 
 def window_share(cliffs: Cliffs) -> float | None:
-    """Return the cliff's location as a share of the window; None if either is unknown."""
+    """Return the cliff's location as a fraction of the window; None if either is unknown."""
     cliff, window = cliffs.cliff, cliffs.window_tokens
     return cliff.location_tokens / window if cliff and window else None
 
@@ -426,7 +426,7 @@ def _half_drop(cliffs: Cliffs) -> str:
 
 
 def assumption_sentence(cliffs: Cliffs) -> str | None:
-    """Return what the cap assumes about temporary drops; None if there is no cap."""
+    """Return a sentence on what the cap assumes about temporary drops; None without a cap."""
     recovery = cliffs.recovery
     if recovery is None or cliffs.safe_cap_tokens is None or cliffs.verdict is Verdict.DIP:
         return None
@@ -450,7 +450,7 @@ def assumption_sentence(cliffs: Cliffs) -> str | None:
 
 
 def looks_sentence(cliffs: Cliffs) -> str | None:
-    """Return how often this campaign's cap was read; None for a single reading."""
+    """Return a sentence on how often this campaign's cap was read; None if only once."""
     if len(cliffs.looks) < 2:
         return None
     *earlier, last = (f"{look.n:,}" for look in cliffs.looks)
@@ -510,7 +510,7 @@ def _further_sentence(further: FurtherData | None) -> str | None:
 
 
 def not_comparable(results: Sequence[Cliffs]) -> list[str]:
-    """Return the settings that differ between results, so lengths or scores cannot be compared."""
+    """Return the differing settings that make lengths or scores of the results incomparable."""
     settings: dict[str, set[str | None]] = {
         "studies": {r.study for r in results},
         "tasks": {r.task for r in results},
@@ -553,7 +553,7 @@ def comparison(results: Sequence[Cliffs]) -> str:
 
 
 def false_alarms(results: Sequence[Cliffs]) -> str:
-    """Return how many drops chance alone would show; empty for fewer than five verdicts."""
+    """Return a sentence on how many drops to expect by chance; empty below five verdicts."""
     chances = [1 - r.confidence for r in results if r.verdict in _TESTED]
     if len(chances) < MANY_MODELS:
         return ""
@@ -597,7 +597,7 @@ def drop_clause(cliffs: Cliffs) -> str:
 
 
 def rope_sentence(attention: AttentionResult | None) -> str | None:
-    """Return where RoPE is predicted to fail, as a share of the window; None if unsupported."""
+    """Return a sentence on where in the window RoPE is predicted to fail; None if unsupported."""
     if attention is None or (rope := attention.rope) is None:
         return None
     return (
@@ -614,7 +614,7 @@ def attention_sentences(attention: AttentionResult) -> list[str]:
 
 
 CONTROL_WORDS: dict[Control, str] = {"no_context": "no document", "oracle": "evidence alone"}
-"""Control -> input sent in place of the document."""
+"""Control -> words for the input that replaces the document."""
 
 
 def shown_mix(result: Cliffs) -> CategoryMix | None:

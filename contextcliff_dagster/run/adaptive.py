@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Targeted:
-    """A measurement in rounds: the result, and each model's last plan."""
+    """The result of a measurement in rounds, and each model's last plan."""
 
     profiled: Profiled
     rounds: Mapping[str, Round]
     stopped: str | None
-    """Reason for an early end, a sentence about the budget or the deadline; else None."""
+    """Sentence about the budget or the deadline that ended the run early, else None."""
 
 
 def profile_targeted(
@@ -44,7 +44,7 @@ def profile_targeted(
 
     Args:
         runs: the runs that materialize the study's assets.
-        on_round: called with a sentence on what each round measures for a model, and why.
+        on_round: called with a sentence about what each round measures for a model, and why.
 
     Raises:
         BudgetError: the budget does not cover the first round.

@@ -50,7 +50,7 @@ class LocalRuns:
     """In-process runs that materialize the assets of a study's campaign.
 
     ``instance`` records the runs; None means ``DAGSTER_HOME``'s instance, or no record without it.
-    ``cause`` names what started the runs, as a tag of each. ``with_answers``: whether the report
+    ``cause`` says what started the runs and tags each. ``with_answers``: whether the report
     includes questions and answers.
     """
 
@@ -156,7 +156,7 @@ class LocalRuns:
             raise self._refusal(experiment, error) from error
 
     def _refusal(self, experiment: Experiment | None, error: Exception) -> ContextCliffError:
-        """Return the blocking check's sentence as an error; the exception has only its name."""
+        """Return the blocking check's sentence as an error, as the exception has only its name."""
         if experiment is not None:
             blocking = {check.name for check in experiment.checks if check.blocking}
             with StudyRun.open(self.study, self.store, self.campaign) as run:
@@ -265,7 +265,7 @@ def prepare_study(
     instance: dg.DagsterInstance | None = None,
     cause: str = "python",
 ) -> Prepared:
-    """Freeze the manifest from the corpus, and estimate the cost; makes no call.
+    """Freeze the manifest from the corpus, and estimate the cost, without making calls.
 
     A manifest frozen for the same specification is reused without opening the corpus. With
     ``reread``, the corpus is opened again, and a new sample is drawn if its bytes have changed.
@@ -385,7 +385,7 @@ def rebuild_report(
     cause: str = "python",
     with_answers: bool = False,
 ) -> Profiled:
-    """Rebuild records, profiles and report from the ledger and the manifest; makes no call.
+    """Rebuild records, profiles and report from the ledger and the manifest, without calls.
 
     If the study requests more examples than its frozen sample has, the report covers the sample.
     ``with_answers``: whether report.html includes questions and answers.
@@ -405,7 +405,7 @@ def rebuild_report(
 
 
 def _make_documents(runs: LocalRuns) -> list[str]:
-    """Make the documents that the study's experiments keep and that are missing.
+    """Generate the missing ones among the documents that the study's experiments store.
 
     Returns:
         The names of the assets that list these documents, to be materialized next.

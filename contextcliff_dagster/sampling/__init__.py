@@ -2,5 +2,5 @@
 
 Belongs here: counting tokens exactly, cutting the length axis, judging whether the corpus supports
 the study, and drawing the stratified sample. Does not belong here: reading sources (``corpora/``)
-and everything that calls a model. Nothing is ever padded, cut or made up to fill a bin.
+and everything that calls a model. No text is ever padded, cut or invented to fill a bin.
 """

@@ -1,4 +1,4 @@
-"""Distribution audit, before any inference: does the corpus support a study of these lengths?
+"""Distribution audit, before any inference: can the corpus support a study of these lengths?
 
 The audit returns a verdict with advice; it raises no errors.
 """
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Ints
 
 CELLS = 18
-"""Number of equal parts of the 5-95 % range that should each hold a document: one per 5 %."""
+"""Number of equal parts of the 5-95 % range that should each contain a document: one per 5 %."""
 LEAST_COVERAGE = 0.5
 GOOD_COVERAGE = 0.9
 LEAST_SPREAD = 1.25
-"""Least ratio of the 95th to the 5th percentile of document lengths; below it, they are too alike
-to show a difference. Below ``GOOD_SPREAD``, a cliff may lie outside them."""
+"""Minimum ratio of the 95th to the 5th percentile of document lengths; below it, the lengths are
+too alike to show a difference. Below ``GOOD_SPREAD``, a cliff may lie outside them."""
 GOOD_SPREAD = 4.0
 BARS = 24
 
 
 @dataclass(frozen=True, slots=True)
 class HistogramBar:
-    """Documents and examples with ``low <= tokens < high``; bars are equally wide in log tokens."""
+    """Documents and examples with ``low <= tokens < high``; equal widths in log tokens."""
 
     low: int
     high: int
@@ -42,12 +42,11 @@ class HistogramBar:
 class DistributionAudit:
     """The audit's results.
 
-    ``coverage``: share of the 18 equal parts of the 5-95 % length range that hold a document. The
+    ``coverage``: fraction of the 18 equal parts of the 5-95 % length range with a document. The
     range runs from 5 % to 95 % of the way between the target's shortest and longest length, or,
-    without a target, the corpus's own lengths up to the window.
-    ``duplicates``: examples that repeat a question about the same document.
-    ``documents_per_bin``: distinct documents by bin key. ``over_window``: documents longer than the
-    window (None: window unknown).
+    without a target, the corpus's own lengths up to the window. ``duplicates``: examples that
+    repeat a question about the same document. ``documents_per_bin``: distinct documents by bin key.
+    ``over_window``: documents longer than the window (None: window unknown).
     """
 
     verdict: Literal["ok", "warn", "refuse"]
@@ -76,7 +75,7 @@ class Requirements:
     """The study's requirements for the corpus.
 
     Args:
-        starved_below: distinct documents that a bin needs.
+        starved_below: minimum number of distinct documents in a bin.
         target: shortest and longest length, in tokens, that the study is about.
         window_tokens: the smallest window of the study's models.
     """
@@ -100,7 +99,7 @@ def audit_lengths(
     Args:
         length_map: table ``length_map``.
         examples: ``document_id`` and ``question`` of table ``examples``, in batches, to find
-            duplicates (None: not looked for).
+            duplicates (None: do not search).
         bins: bins as cut, before starved ones are merged (``sampling.bins.cut_bins``).
         manufactured: tasks whose documents' lengths were manufactured, and how.
         cautions: the corpus's own warnings for every reader, as clauses.
@@ -153,7 +152,7 @@ def audit_lengths(
 
 
 def _refusals(audit: DistributionAudit) -> list[str]:
-    """Return the reasons why the corpus does not support the study, the most important first."""
+    """Return the reasons why the corpus does not support the study, most important first."""
     refusals: list[str] = []
     low, high, target = audit.min_tokens, audit.max_tokens, audit.target
     margin = 0.05 * (target[1] - target[0]) if target else 0.0
@@ -189,7 +188,7 @@ def _refusals(audit: DistributionAudit) -> list[str]:
 
 
 def _warnings(audit: DistributionAudit) -> tuple[list[str], list[str]]:
-    """Return the warnings for a usable corpus: about its lengths, and about its counts."""
+    """Return the warnings about a usable corpus: those on its lengths, and those on its counts."""
     lengths: list[str] = []
     counts: list[str] = []
     if audit.p95_tokens < GOOD_SPREAD * audit.p05_tokens:
@@ -226,7 +225,7 @@ def _over_window(audit: DistributionAudit) -> str:
 
 
 def _coverage(lengths: Ints, low: int, high: int) -> tuple[float, tuple[tuple[int, int], ...]]:
-    """Return the share of the 5-95 % range's parts with a document, and the empty stretches."""
+    """Return the fraction of the 5-95 % range's parts with a document, and the empty stretches."""
     import numpy as np
 
     if high <= low:

@@ -1,10 +1,10 @@
-"""Length bins: how the axis of document lengths is cut, and what happens to starved bins.
+"""Length bins: how the axis of document lengths is divided, and what happens to starved bins.
 
 A bin is a half-open range ``[edge_low, edge_high)`` of whole tokens (the last one is closed above),
 so that equal lengths always share a bin and every length of the corpus lies in exactly one. A bin
 is *starved* when it holds fewer distinct documents than the threshold: examples that share a
 document fail together, so statistics rest on distinct documents. A starved bin is refused or merged
-with a neighbour as the study says; it is never filled with made-up, cut or padded texts.
+with a neighbour, as the study specifies; it is never filled with synthetic, cut or padded texts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class BinSpec:
 def make_bins(
     lengths_by_example: Sequence[int] | Ints, document_ids: Sequence[str] | Ints, spec: BinSpec
 ) -> list[LengthBin]:
-    """Return the study's bins: :func:`cut_bins`, starved ones refused or merged.
+    """Return the bins of :func:`cut_bins`, with starved ones refused or merged.
 
     Merging starts with the emptiest starved bin (on ties the longest, because tails are sparse) and
     joins it to the neighbour with fewer documents (on ties the shorter), until none is starved.
@@ -87,7 +87,7 @@ def make_bins(
 def cut_bins(
     lengths_by_example: Sequence[int] | Ints, document_ids: Sequence[str] | Ints, spec: BinSpec
 ) -> list[LengthBin]:
-    """Cut the axis into ``spec.count`` bins, starved or empty ones included.
+    """Cut the axis into ``spec.count`` bins, including starved and empty ones.
 
     Quantile edges are observed lengths: edge k is the length at rank ``floor(k * n / count)`` of
     the sorted examples. If many examples share a length, neighbouring edges coincide and the bin
@@ -120,12 +120,12 @@ def cut_bins(
 
 
 def active_bins(bins: Sequence[LengthBin]) -> list[LengthBin]:
-    """Return the bins that were not merged into another; their ranges partition the axis."""
+    """Return the bins that were not merged into another bin; their ranges partition the axis."""
     return [b for b in bins if b.merged_into is None]
 
 
 def assign_bin(length: int, bins: Sequence[LengthBin]) -> str:
-    """Return the key of the bin that holds ``length`` tokens.
+    """Return the key of the bin that contains ``length`` tokens.
 
     Raises:
         CorpusError: the length lies below the first bin or above the last.
@@ -139,7 +139,7 @@ def assign_bin(length: int, bins: Sequence[LengthBin]) -> str:
 
 
 def _numbers(document_ids: Sequence[str] | Ints) -> Ints:
-    """Return ``document_ids`` as numbers, the same number for the same document."""
+    """Return ``document_ids`` as numbers; equal ids get the same number."""
     import numpy as np
 
     if isinstance(document_ids, np.ndarray):

@@ -1,11 +1,11 @@
-"""Draw a manifest from a materialized corpus: its sample, with questions, texts and controls.
+"""Draw a manifest from a materialized corpus: the sample, with its questions, texts and controls.
 
-Controls ask the same questions without their document, or over their evidence alone:
+Controls ask the same questions without their document, or with its evidence alone:
 
-- ``no_context``: the prompt has an empty text where the document would be. What the model
-  answers then, it knew or guessed.
-- ``oracle``: the pieces of evidence are there, in the text's order, a blank line between them.
-  Only questions that say where their evidence is can be asked: in characters of the document
+- ``no_context``: the prompt has an empty text where the document would be. Whatever the model then
+  answers, it knew or guessed.
+- ``oracle``: the document is only its pieces of evidence, in order, separated by blank lines. It
+  needs questions that state where their evidence is: in characters of the document
   (`EVIDENCE_SPANS`), or as texts that occur in it (a field ``evidence`` of a user's own file).
 
 A control is an ordinary call on another document with the study's recipe, engine, ledger and
@@ -64,11 +64,11 @@ Control = Literal["no_context", "oracle"]
 CONTROLS: tuple[Control, ...] = ("no_context", "oracle")
 
 BETWEEN = "\n\n"
-"""Separator between two pieces of evidence."""
+"""Separator between pieces of evidence."""
 
 
 class ControlSource:
-    """A `SampleSource` whose documents are the control's texts."""
+    """A `SampleSource` whose documents are replaced by the control's texts."""
 
     def __init__(self, source: SampleSource, control: Control) -> None:
         self._source, self.control = source, control
@@ -77,7 +77,7 @@ class ControlSource:
 
     def planned(self, bin: str, n: int) -> list[PlannedExample]:
         """Return the bin's first ``n`` examples that can be asked, with the lengths of their texts;
-        an oracle's length is estimated by its share of the document's characters."""
+        the oracle's lengths are estimated from their fraction of the document's characters."""
         planned: list[PlannedExample] = []
         for sample in self._source.planned(bin, n):
             text, tokens = "", 0
@@ -98,12 +98,12 @@ class ControlSource:
         return planned
 
     def document_text(self, document_id: str) -> str:
-        """Return the control's text for an example that was planned."""
+        """Return the control's text for an example that :meth:`planned` returned."""
         return self._texts[document_id]
 
 
 def evidence_of(metadata: Mapping[str, Any], document: str) -> list[str]:
-    """Return the pieces of evidence in text order; empty if the place of any is unknown.
+    """Return the pieces of evidence in text order; empty if any piece's position is unknown.
 
     Pieces that overlap or touch are joined.
     """
@@ -118,7 +118,7 @@ def evidence_of(metadata: Mapping[str, Any], document: str) -> list[str]:
 
 
 def spans_of(metadata: Mapping[str, Any], document: str) -> list[tuple[int, int]]:
-    """Return start and end of each piece of evidence that ``metadata`` names, in characters."""
+    """Return start and end, in characters, of each piece of evidence that ``metadata`` gives."""
     return _spans(metadata.get(EVIDENCE_SPANS), document) or _evidence_places(
         metadata.get("evidence"), document
     )
@@ -139,7 +139,7 @@ def _spans(given: Any, document: str) -> list[tuple[int, int]]:
 
 
 def _evidence_places(given: Any, document: str) -> list[tuple[int, int]]:
-    """Return where the texts first occur in the document; empty if any does not occur."""
+    """Return where the texts first occur in the document; empty if one of them does not occur."""
     texts: Sequence[Any] = [given] if isinstance(given, str) else given or ()
     if not isinstance(texts, list | tuple):
         return []
@@ -166,9 +166,9 @@ class SampleSpec:
 
 
 def draw_sample(length_map: pa.Table, bins: Sequence[LengthBin], spec: SampleSpec) -> pa.Table:
-    """Draw ``spec.samples_per_bin`` examples of each active bin, in order of (bin, rank).
+    """Draw ``spec.samples_per_bin`` examples from each active bin, in order of (bin, rank).
 
-    A bin with fewer examples gives all it has.
+    A bin with fewer examples contributes all of them.
 
     Returns:
         The columns of ``length_map``, ``bin`` (key) and ``rank`` (0, 1, ... in each bin).
@@ -210,7 +210,7 @@ def draw_sample(length_map: pa.Table, bins: Sequence[LengthBin], spec: SampleSpe
 
 
 def _bins_of(lengths: Ints, bins: Sequence[LengthBin]) -> Ints:
-    """Return the number of the active bin that holds each length."""
+    """Return, for each length, the number of the active bin that contains it."""
     active = active_bins(bins)
     for length in (int(lengths.min()), int(lengths.max())):
         assign_bin(length, bins)  # raises where it lies outside
@@ -218,7 +218,7 @@ def _bins_of(lengths: Ints, bins: Sequence[LengthBin]) -> Ints:
 
 
 def _places(seed: int, kind: str, names: pa.Array | pa.ChunkedArray) -> tuple[Ints, Ints]:
-    """Return the names' sort keys by the seed: the first 16 bytes of each hash, as two numbers."""
+    """Return the names' seeded sort keys: the first 16 bytes of each hash, as two numbers."""
     digests = bytearray()
     for start in range(0, len(names), _NAMES_AT_ONCE):
         for name in names.slice(start, _NAMES_AT_ONCE).to_pylist():
@@ -228,7 +228,7 @@ def _places(seed: int, kind: str, names: pa.Array | pa.ChunkedArray) -> tuple[In
 
 
 def _numbered(within: Ints, *by: Ints) -> Ints:
-    """Number the items with the same ``within``, in the order of ``by``."""
+    """Number the items within each group of equal ``within``, in the order of ``by``."""
     order = np.lexsort((*reversed(by), within))
     grouped = within[order]
     starts = np.flatnonzero(np.r_[True, grouped[1:] != grouped[:-1]])
@@ -241,9 +241,9 @@ def _numbered(within: Ints, *by: Ints) -> Ints:
 
 Item = TypeVar("Item")
 Locate = Callable[[str, Sequence[Sequence[str]]], Sequence[float | None]]
-"""Maps a text and the accepted answers of each question on it to the places of their evidence."""
+"""Maps a text and the accepted answers to each question about it to the evidence positions."""
 _BLOCK = 16
-"""Number of texts held at a time."""
+"""Number of texts held in memory at a time."""
 _ROWS_AT_ONCE = 10_000
 _PIECE_BYTES = 1 << 26
 _PLACE = ("length_tokens", "bin", "rank")
@@ -259,13 +259,13 @@ def draw_manifest(
     tokenizer: Callable[[], Tokenizer] | None = None,
     locate: Locate | None = None,
 ) -> Manifest:
-    """Draw the sample and gather its questions and texts from a materialized corpus.
+    """Draw the sample and collect its questions and texts from a materialized corpus.
 
-    ``length_map``: the file; its rows are freed as soon as the sample is drawn.
-    ``header`` should name study, tokenizer and corpus fingerprint; the sample's spec is added as
-    ``sample``. ``tokenizer`` opens the study's tokenizer, to convert distances between pieces of
-    evidence from characters. ``locate`` finds the evidence of questions that do not state its
-    place; without it they have no position.
+    ``length_map``: the file; its rows are freed as soon as the sample is drawn. ``header`` should
+    name study, tokenizer and corpus fingerprint; the sample's spec is added as ``sample``.
+    ``tokenizer`` opens the study's tokenizer, to convert distances between pieces of evidence from
+    characters. ``locate`` finds the evidence for questions that do not state its position; without
+    it, their position stays unknown.
 
     Raises:
         CorpusError: see :func:`draw_sample`.
@@ -296,11 +296,11 @@ def draw_manifest(
 def count_distances(
     examples: pa.Table, documents: pa.Table, tokenizer: Callable[[], Tokenizer]
 ) -> pa.Table:
-    """Return the examples with ``inter_evidence_tokens``, if their metadata say where the pieces of
-    evidence begin.
+    """Return the examples with ``inter_evidence_tokens`` filled in, if their metadata state where
+    the pieces of evidence begin.
 
-    These are the text's tokens from the start of the first piece to the start of the last. A
-    corpus's own number is kept. ``tokenizer`` is called only if there is something to count.
+    These are the text's tokens from the start of the first piece to the start of the last. A number
+    from the corpus itself is kept. ``tokenizer`` is called only if there is anything to count.
     """
     import pyarrow.compute as pc
 
@@ -325,7 +325,7 @@ def count_distances(
 
 def locate_evidence(examples: pa.Table, documents: pa.Table, locate: Locate) -> pa.Table:
     """Return the examples with unknown ``evidence_position`` filled in: the start of their first
-    piece of evidence, if they name it, else by ``locate``."""
+    stated piece of evidence or, if none is stated, the result of ``locate``."""
     import pyarrow.compute as pc
 
     unknown = pc.is_null(examples["evidence_position"])
@@ -349,7 +349,7 @@ def _located(
 def _grouped(
     examples: pa.Table, documents: pa.Table, wanted: pa.ChunkedArray
 ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield each document's text with its ``wanted`` examples and their numbers."""
+    """Yield each document's text with those of its examples that are ``wanted``, numbered."""
     import numpy as np
     import pyarrow.compute as pc
 
@@ -380,7 +380,7 @@ def _in_blocks(items: Iterator[Item]) -> Iterator[list[Item]]:
 
 
 def _numbers_in(column: pa.ChunkedArray) -> Floats:
-    """Return the values of a column as a writable array; NaN for nulls."""
+    """Return the values of a column as a writable array, with NaN for nulls."""
     import pyarrow as pa
 
     values: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
@@ -403,7 +403,7 @@ def _span(row: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def _rows_of(path: Path, key: str, wanted: pa.ChunkedArray) -> pa.Table:
-    """Read the rows of a Parquet file with the ``wanted`` keys, in that order."""
+    """Read the rows of a Parquet file whose keys are ``wanted``, in the order of ``wanted``."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -420,7 +420,7 @@ def _rows_of(path: Path, key: str, wanted: pa.ChunkedArray) -> pa.Table:
 
 
 def _documents_of(path: Path, wanted: Sequence[str]) -> pa.Table:
-    """Read the table ``documents`` for these ids, in their order.
+    """Read the rows of table ``documents`` with these ids, in the order given.
 
     Filtering, joining and sorting in Arrow needs three copies of the texts. This needs one: it
     reads the file twice, the first time for the sizes of the texts.
@@ -463,7 +463,7 @@ def _documents_of(path: Path, wanted: Sequence[str]) -> pa.Table:
 
 
 def _placed(path: Path, names: pa.Array, place: Mapping[str, int]) -> Iterator[tuple[int, bytes]]:
-    """Yield each wanted text with its number, in the order of the file."""
+    """Yield each wanted text with its number, in file order."""
     import pyarrow as pa
 
     for rows in _row_groups_of(path, "document_id", names):

@@ -1,4 +1,4 @@
-"""The length map: tokens of every example's document, counted exactly, each document once."""
+"""The length map: exact token counts of every example's document, each document counted once."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LengthMapSummary:
-    """Totals of a length map. ``tokens`` and the extremes are over distinct documents;
-    ``counted_by`` is the library or server that counted, if known."""
+    """Totals of a length map. ``tokens`` and the extremes cover distinct documents; ``counted_by``
+    is the library or server that counted, if known."""
 
     tokenizer: str
     tokenizer_fingerprint: str
@@ -39,10 +39,10 @@ class LengthMapSummary:
 
 @lean_arrow()
 def build_length_map(corpus_dir: Path, tokenizer: Tokenizer, out_path: Path) -> LengthMapSummary:
-    """Count every document of a materialized corpus and write the table ``length_map``.
+    """Count the tokens of every document in a materialized corpus; write table ``length_map``.
 
     Rows are in the order of the corpus's examples. Texts are read in row groups of a few MB, at 40
-    bytes of memory a document. Several processes may build one map: the file appears whole.
+    bytes of memory a document. Several processes may build one map, as the file appears whole.
 
     Raises:
         CorpusError: an example's document is not among the documents, or there is no example.
@@ -79,7 +79,7 @@ def build_length_map(corpus_dir: Path, tokenizer: Tokenizer, out_path: Path) -> 
 
 
 def read_length_map(path: Path, min_tokens: int = 0) -> pa.Table:
-    """Read the table ``length_map`` without documents below ``min_tokens``.
+    """Read table ``length_map``, omitting documents shorter than ``min_tokens``.
 
     Raises:
         CorpusError: no document is that long.
@@ -101,7 +101,7 @@ def read_length_map(path: Path, min_tokens: int = 0) -> pa.Table:
 
 
 def binned_columns(length_map: pa.Table) -> tuple[Ints, Ints]:
-    """Return each example's length and a number for its document, as `sampling.bins` needs them."""
+    """Return each example's length and its document's number, as `sampling.bins` needs them."""
     documents = length_map["document_id"].combine_chunks().dictionary_encode()
     return length_map["length_tokens"].to_numpy(), documents.indices.to_numpy(zero_copy_only=False)
 
@@ -144,7 +144,7 @@ def _count_documents(path: Path, tokenizer: Tokenizer) -> tuple[NDArray[np.bytes
 
 
 def _text_group(file: pq.ParquetFile, group: int) -> tuple[list[str], list[str]]:
-    """Read the ids and texts of a row group: a few MB of text, or one longer document."""
+    """Read the ids and texts in a row group: a few MB of text, or a single longer document."""
     table = file.read_row_group(group, columns=["document_id", "text"], use_threads=False)
     return table["document_id"].to_pylist(), table["text"].to_pylist()
 

@@ -1,8 +1,8 @@
-"""The manifest: the frozen, self-contained sample that everything downstream reads.
+"""The manifest: the frozen, self-contained sample that all later steps read.
 
 Its files are ``manifest.json``, ``examples.parquet`` and ``documents.parquet``. ``manifest.json``
-holds header, bins and the SHA-256 of the other two files, of the sample and of itself. Once they
-exist the source may be deleted. In manifests of earlier versions the examples are inside
+holds the header, the bins, and the SHA-256 of the other two files, of the sample and of itself.
+Once they exist, the source may be deleted. In manifests of earlier versions the examples are inside
 ``manifest.json``.
 """
 
@@ -51,7 +51,7 @@ class PlannedExample:
 
 
 class SampleSource(Protocol):
-    """A source of examples to ask about and their documents' texts, like `Manifest`."""
+    """A source of examples to ask about, and of their documents' texts, such as `Manifest`."""
 
     def planned(self, bin: str, n: int) -> Sequence[PlannedExample]: ...
     def document_text(self, document_id: str) -> str: ...
@@ -59,7 +59,7 @@ class SampleSource(Protocol):
 
 _ROWS_AT_ONCE = 10_000
 _KEPT_ROWS = 100_000
-"""Most examples cached as objects; the least recently used bins are dropped."""
+"""Maximum number of examples cached as objects; the least recently used bins are dropped first."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Manifest:
 
     ``examples``: table ``manifest_examples``, ordered by bin and rank. ``read_documents`` gives
     :attr:`documents`; for a manifest in the store it reads the file, and raises StoreError if it
-    was replaced since. ``known_sha256``: :attr:`sha256` if already known. The same content has the
+    was replaced since. ``known_sha256``: :attr:`sha256` if already known. Equal content has the
     same :attr:`sha256`, which does not cover the creation time (``header["created_at"]``).
     """
 
@@ -81,18 +81,18 @@ class Manifest:
 
     @cached_property
     def documents(self) -> pa.Table:
-        """Table ``documents``, ordered by id: exactly the documents of the examples."""
+        """Table ``documents``, ordered by id; it has exactly the documents of the examples."""
         return self.read_documents()
 
     def forget_documents(self) -> None:
-        """Free the texts; they are read again when needed."""
+        """Free the texts from memory; they are read again when needed."""
         for name in ("documents", "_texts"):
             self.__dict__.pop(name, None)
         return_freed_memory()
 
     @property
     def content(self) -> dict[str, Any]:
-        """Return the hashed content except the examples, as plain values."""
+        """Return the hashed content, except the examples, as plain values."""
         return {
             "schema_version": self.schema_version,
             "header": {k: v for k, v in self.header.items() if k != "created_at"},
@@ -102,7 +102,7 @@ class Manifest:
     @cached_property
     def sha256(self) -> str:
         """SHA-256 (hex) of :attr:`content` with the rows of ``examples``, as canonical JSON: sorted
-        keys, no spaces, UTF-8. Texts enter by their document ids."""
+        keys, no spaces, UTF-8. Texts are covered by their document ids."""
         return self.known_sha256 or self.computed_sha256()
 
     def computed_sha256(self) -> str:
@@ -121,7 +121,7 @@ class Manifest:
 
     @cached_property
     def _rows(self) -> dict[str, Ints]:
-        """Bin -> numbers of its rows, in draw order."""
+        """Bin -> numbers of its rows, in the order drawn."""
         import numpy as np
 
         keys = self.examples["bin"].combine_chunks().dictionary_encode()
@@ -135,7 +135,7 @@ class Manifest:
 
     @cached_property
     def _made(self) -> OrderedDict[str, list[PlannedExample]]:
-        """Bin -> its examples as objects, the most recently used bin last."""
+        """Bin -> its examples as objects; the most recently used bin comes last."""
         return OrderedDict()
 
     @cached_property
@@ -147,7 +147,7 @@ class Manifest:
         return {name: n for n, name in enumerate(self.documents["document_id"].to_pylist())}
 
     def planned(self, bin: str, n: int) -> list[PlannedExample]:
-        """Return the first ``n`` examples of a bin, in draw order; all if it has fewer.
+        """Return the first ``n`` examples of a bin in the order drawn, or all if it has fewer.
 
         Raises:
             StoreError: the manifest has no such bin.
@@ -171,7 +171,7 @@ class Manifest:
                 )
 
     def document_text(self, document_id: str) -> str:
-        """Return the text of one of the sample's documents.
+        """Return the text of one of the documents in the sample.
 
         Raises:
             StoreError: the sample has no such document.
@@ -184,7 +184,7 @@ class Manifest:
 class TextColumn:
     """A column of texts with constant-time access, however many chunks the column has.
 
-    Arrow searches all chunks for every single value.
+    Arrow itself searches all chunks for every single value.
     """
 
     def __init__(self, column: pa.ChunkedArray) -> None:
@@ -198,7 +198,7 @@ class TextColumn:
 
 
 def canonical_json(value: Any) -> str:
-    """Return JSON with sorted keys and without spaces. Raises ValueError for NaN."""
+    """Return JSON with sorted keys and no spaces. Raises ValueError for NaN."""
     return json.dumps(
         value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
     )
@@ -206,14 +206,14 @@ def canonical_json(value: Any) -> str:
 
 HEAD, EXAMPLES_FILE, DOCUMENTS_FILE = "manifest.json", "examples.parquet", "documents.parquet"
 MANIFEST_FILES = (HEAD, EXAMPLES_FILE, DOCUMENTS_FILE)
-"""Files of a manifest; earlier versions lack `EXAMPLES_FILE`."""
+"""Files of a manifest; manifests of earlier versions lack `EXAMPLES_FILE`."""
 _SAMPLE_KEYS = ("bins", "examples", "header", "schema_version")
-"""Keys under the hash of a manifest of an earlier version."""
+"""Keys covered by the hash of a manifest from an earlier version."""
 
 
 @lean_arrow()
 def save_manifest(manifest: Manifest, directory: Path) -> None:
-    """Write the manifest; leave the files untouched if it is already there.
+    """Write the manifest; leave the files untouched if the same manifest is already there.
 
     Raises:
         StoreError: the directory cannot be written.
@@ -236,7 +236,7 @@ def save_manifest(manifest: Manifest, directory: Path) -> None:
 
 
 def load_manifest(directory: Path) -> Manifest:
-    """Load the manifest in ``directory`` and verify its hashes; its texts are read when used.
+    """Load the manifest in ``directory`` and verify its hashes; texts are read only when used.
 
     Raises:
         StoreError: it is missing or damaged.
@@ -256,8 +256,8 @@ def load_manifest(directory: Path) -> Manifest:
 
 
 def stored_sha256(directory: Path) -> str:
-    """Return the `Manifest.sha256` of the manifest in ``directory``, verified like `load_manifest`,
-    with the same errors; no example and no text is kept."""
+    """Return the `Manifest.sha256` of the manifest in ``directory``, verified and with errors like
+    `load_manifest`, but without keeping examples or texts in memory."""
     with _damage_reported(directory):
         head = _proven_head(directory)
         for name in (DOCUMENTS_FILE, *(() if "examples" in head else (EXAMPLES_FILE,))):
@@ -266,8 +266,8 @@ def stored_sha256(directory: Path) -> str:
 
 
 def load_examples(directory: Path) -> pa.Table:
-    """Load the examples of the manifest in ``directory`` without reading its documents; raises like
-    `load_manifest`."""
+    """Load the examples of the manifest in ``directory`` without reading its documents; errors are
+    those of `load_manifest`."""
     with _damage_reported(directory):
         return _examples(directory, _proven_head(directory))
 
@@ -314,7 +314,7 @@ def _proven_head(directory: Path) -> dict[str, Any]:
 
 @contextmanager
 def _damage_reported(directory: Path) -> Iterator[None]:
-    """Turn errors of reading a missing or damaged manifest into a StoreError."""
+    """Turn errors from reading a missing or damaged manifest into a StoreError."""
     try:
         yield
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Scores measured elsewhere: files of records, tables of means by length, logs.
+"""Scores measured elsewhere: files of records, tables of means by length, and logs.
 
 Belongs here: reading CSV, TSV, JSON Lines, JSON and Parquet by whole columns, and refusing what
 cannot be analysed with the file and the row; logs of other evaluation tools (`logs`). Does not

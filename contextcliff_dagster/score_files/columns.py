@@ -1,8 +1,8 @@
-"""A file's columns, by name, whatever its format, as numbers and names.
+"""A file's columns by name, as numbers and names, whatever the file's format.
 
-Arrow reads whole columns at the speed of the disk, and says little about what it cannot read. A
-file that it refuses is read again row by row (`plain`), which is slow, but accepts values of mixed
-types and names the row that cannot be read.
+Arrow reads whole columns at disk speed, but says little about values it cannot read. A file that it
+refuses is reread row by row (`plain`), which is slow, but accepts values of mixed types and names
+the row that cannot be read.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Bools, Floats
 
 MOST_TOKENS = 1e12
-"""Longest length that is accepted; above it, an integer has lost digits or a unit is wrong."""
+"""Maximum length that is accepted; above it, an integer has lost digits or a unit is wrong."""
 
 
 def need(columns: Columns, *names: str, hint: str = "") -> None:
-    """Raise ScoreFileError if a column of ``names`` is missing; list the columns and ``hint``."""
+    """Raise ScoreFileError if a column in ``names`` is missing; list the columns and ``hint``."""
     for name in names:
         if name not in columns.arrays:
             raise ScoreFileError(
@@ -66,7 +66,7 @@ def numbers(columns: Columns, name: str) -> Floats:
 
 
 def texts(columns: Columns, name: str) -> pa.ChunkedArray:
-    """Return column ``name`` as strings, null for empty cells; 7 and 7.0 are both "7"."""
+    """Return column ``name`` as strings, null for empty cells; 7 and 7.0 both become "7"."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -85,7 +85,7 @@ def texts(columns: Columns, name: str) -> pa.ChunkedArray:
 
 
 def refuse(columns: Columns, name: str, bad: Bools, why: str) -> None:
-    """Raise ScoreFileError if a value is ``bad``; give the first, followed by ``why``."""
+    """Raise ScoreFileError if any value is ``bad``, quoting the first one, then ``why``."""
     if not bad.any():
         return
     row = int(np.flatnonzero(bad)[0])
@@ -100,7 +100,7 @@ def refuse(columns: Columns, name: str, bad: Bools, why: str) -> None:
 
 
 def lengths(columns: Columns) -> Floats:
-    """Return ``length_tokens``, all of them positive and finite.
+    """Return ``length_tokens``, checked to be positive and finite.
 
     Raises:
         ScoreFileError: one is not.
@@ -113,7 +113,7 @@ def lengths(columns: Columns) -> Floats:
 
 
 def rows_by_model(columns: Columns) -> list[tuple[str | None, Any]]:
-    """Return (model, index of its rows) in order of the names; all rows if no model is named.
+    """Return (model, index of its rows), ordered by name; all rows if no row names a model.
 
     Raises:
         ScoreFileError: some rows name a model and others do not.
@@ -134,7 +134,7 @@ def rows_by_model(columns: Columns) -> list[tuple[str | None, Any]]:
 
 
 def of_scale(columns: Columns, name: str, values: Floats, scale: float) -> Floats:
-    """Return ``values`` (0..scale, NaN allowed) as shares 0..1.
+    """Return ``values`` (0..scale, NaN allowed) as fractions 0..1.
 
     Raises:
         ScoreFileError: one lies outside 0..scale.
@@ -158,7 +158,7 @@ def _decoded(array: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _parsed(columns: Columns, name: str, array: pa.ChunkedArray) -> Floats:
-    """Parse numbers that are written as text."""
+    """Parse numbers stored as text."""
     import pandas as pd
     import pyarrow.compute as pc
 
@@ -171,8 +171,8 @@ def _parsed(columns: Columns, name: str, array: pa.ChunkedArray) -> Floats:
 
 
 RATIO, SMALL_BYTES = 200, 256 << 20
-"""A packed file may unpack to `SMALL_BYTES`, or to `RATIO` times its own size: results with their
-prompts unpack to 3 to 30 times it."""
+"""A compressed file may unpack to `SMALL_BYTES`, or to `RATIO` times its own size: results with
+their prompts unpack to 3 to 30 times that size."""
 _PIECE = 1 << 20
 
 
@@ -224,7 +224,7 @@ _LONGEST_FIELD = 2**31 - 1  # the csv module's own limit is shorter than many do
 
 
 def as_array(values: list[Any]) -> pa.ChunkedArray:
-    """Return scalars of any types as one Arrow array: numbers if all are numbers, else strings."""
+    """Return scalars of any type as one Arrow array: numbers if all are numbers, else strings."""
     import pyarrow as pa
 
     kinds = {type(value) for value in values} - {type(None)}
@@ -241,7 +241,7 @@ def _letters(value: Any) -> str | None:
 
 
 def deepest(text: bytes) -> int:
-    """Return the deepest nesting of brackets and braces; those inside strings count, too."""
+    """Return the deepest nesting of brackets and braces, including those inside strings."""
     import numpy as np
 
     step = np.zeros(256, np.int8)
@@ -251,7 +251,7 @@ def deepest(text: bytes) -> int:
 
 
 def header_names(path: Path, line: str, delimiter: str) -> list[str]:
-    """Return the columns' names from a table's first ``line``.
+    """Return the column names in a table's first ``line``.
 
     Raises:
         ScoreFileError: the line is not a header.
@@ -267,7 +267,7 @@ def header_names(path: Path, line: str, delimiter: str) -> list[str]:
 def read_csv(
     path: Path, file: Any, delimiter: str, header: list[str], wanted: Collection[str]
 ) -> tuple[dict[str, pa.ChunkedArray], int]:
-    """Read the ``wanted`` columns as text, empty cells as null.
+    """Read the ``wanted`` columns as text, with empty cells as null.
 
     Raises:
         ScoreFileError: a row has more or fewer fields than the header, or is not UTF-8.
@@ -298,7 +298,7 @@ def read_csv(
 
 
 def loads(content: bytes) -> Any:
-    """Parse ``content`` as JSON; NaN and Infinity pass, and are refused by their row later.
+    """Parse ``content`` as JSON; NaN and Infinity are accepted, and refused later by row.
 
     Raises:
         ValueError: it is not JSON.
@@ -315,7 +315,7 @@ def loads(content: bytes) -> Any:
 
 
 def json_lines(path: Path, lines: Iterable[bytes]) -> Iterator[Any]:
-    """Yield the JSON value of each line that is not empty.
+    """Yield the JSON value in each non-empty line.
 
     Raises:
         ScoreFileError: a line is not JSON.
@@ -332,7 +332,7 @@ def json_lines(path: Path, lines: Iterable[bytes]) -> Iterator[Any]:
 def read_objects(
     path: Path, items: Iterable[Any], wanted: Collection[str]
 ) -> tuple[tuple[str, ...], dict[str, pa.ChunkedArray], int]:
-    """Return the names of all fields in ``items``, the ``wanted`` fields, and the number of items.
+    """Return the names of all fields in ``items``, the ``wanted`` fields, and the item count.
 
     Raises:
         ScoreFileError: an item is not an object.
@@ -362,7 +362,7 @@ FORMATS = {
     ".pq": "parquet",
 }
 PACKED = (".gz", ".bz2", ".zst", ".lz4")
-"""Endings of compressed files, which are read by their content (Parquet compresses itself)."""
+"""Endings of compressed files, whose content is read (Parquet has its own compression)."""
 
 _HEAD = 1 << 20
 _DEEPEST = 200
@@ -372,9 +372,9 @@ _UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The names of all columns of a file, and ``rows`` values of each wanted column that it has.
+    """The names of all columns in a file, and the ``rows`` values of each wanted column in it.
 
-    ``own_names``: our name of a column -> the file's, where they differ.
+    ``own_names``: our name for a column -> the file's, where they differ.
     """
 
     path: Path
@@ -385,13 +385,13 @@ class Columns:
 
     @property
     def listed(self) -> str:
-        """Return the names of all columns for a sentence; only the first of many."""
+        """Return the column names as a phrase for messages, truncated if there are many."""
         n_others = len(self.found) - _MOST_LISTED
         names = ", ".join(self.found[:_MOST_LISTED]) or "none"
         return f"{names} and {n_others:,} others" if n_others > 0 else names
 
     def named(self, name: str) -> str:
-        """Return column ``name`` for a sentence, with the file's own name of it."""
+        """Return column ``name`` as a phrase for messages, including the file's own name for it."""
         in_file = self.own_names.get(name, name)
         return name if in_file == name else f"{in_file} ({name})"
 
@@ -402,14 +402,14 @@ def read_columns(
     numbers: Collection[str],
     own_names: Mapping[str, str] | None = None,
 ) -> Columns:
-    """Read the columns ``texts`` and ``numbers`` of a CSV, TSV, JSON Lines, JSON or Parquet file.
+    """Read the columns ``texts`` and ``numbers`` from a CSV, TSV, JSON Lines, JSON or Parquet file.
 
-    ``texts`` keep the letters they are written with (``007``); ``numbers`` may come back as
-    anything the file holds. ``own_names``: our name of a column -> the file's, where they differ.
+    ``texts`` keep their exact characters (``007``); ``numbers`` may be returned as anything in the
+    file. ``own_names``: our name for a column -> the file's, where they differ.
 
     Raises:
-        ScoreFileError: the file is missing, is empty, is not of the format of its ending, or lacks
-            a column of ``own_names``.
+        ScoreFileError: the file is missing or empty, does not have the format of its ending, or
+            lacks a column of ``own_names``.
     """
     readers = {"csv": _csv, "jsonl": _json_lines, "json": _json, "parquet": _parquet}
     renamed = dict(own_names or {})
@@ -445,7 +445,7 @@ def read_columns(
 
 
 def stem(path: Path) -> str:
-    """Return the file's name without the endings of its format: ``a`` for ``a.jsonl.gz``."""
+    """Return the file's name without its format's endings: ``a`` for ``a.jsonl.gz``."""
     name = path.name
     for endings in (PACKED, tuple(FORMATS)):
         ending = Path(name).suffix
@@ -563,7 +563,7 @@ def _json_lines(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> C
 def _json_schema(
     head: bytes, texts: frozenset[str], numbers: frozenset[str]
 ) -> tuple[pa.Schema, list[str]]:
-    """Return the wanted fields' types by the first rows, and the names of all fields there."""
+    """Return the wanted fields' types in the first rows, and the names of all fields there."""
     import pyarrow as pa
     from pyarrow import json as arrow_json
 

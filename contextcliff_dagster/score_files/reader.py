@@ -1,4 +1,4 @@
-"""Score files prepared for an analysis: files pooled, one model chosen."""
+"""Score files prepared for an analysis: files are pooled, and one model is chosen."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T", bound="ScoreRecords | MeansTable")
 
 
 def read_scores(path: Path, log: LogOptions, *, scale: float = 1.0) -> list[ScoreRecords]:
-    """Read the records of ``path`` by model; its format is recognised by its content.
+    """Read the records in ``path`` by model; the content determines the format.
 
     Raises:
         ScoreFileError: it cannot be used, or ``log`` has options for logs and it is not a log.
@@ -43,10 +43,10 @@ def read_scores(path: Path, log: LogOptions, *, scale: float = 1.0) -> list[Scor
 
 
 def pooled(files: Sequence[tuple[Path, Sequence[ScoreRecords]]]) -> list[ScoreRecords]:
-    """Pool the records of all ``files`` by model, in order of the models' names.
+    """Pool the records in all ``files`` by model, ordered by the models' names.
 
-    Examples of logs that share a name are repeats; examples of other files are distinguished by
-    their file. Files that name no model belong to the same one.
+    In logs, examples with the same name are repeats; in other files, they are distinguished by
+    file. Files without a model's name all belong to the same model.
 
     Raises:
         ScoreFileError: lengths or scores of one model are not the same measure in all files.
@@ -120,7 +120,7 @@ def chosen(
     """Return the ``tables`` to analyse, each with its name.
 
     ``model`` picks one of the file's models, or gives a name if the file has none. A file with one
-    model needs neither that nor ``by_model``; a model without any name is called like the file.
+    model needs neither that nor ``by_model``; a model without a name is named after the file.
 
     Raises:
         ScoreFileError: there are several models and none was chosen, or the chosen one is missing.

@@ -1,4 +1,4 @@
-"""Score files in the form an analysis needs: records of single answers, or means by length."""
+"""Score files in the form that an analysis needs: records of single answers, or means by length."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _NUMBERS_OF_MEANS = ("length_tokens", "mean", "n", "base_score", "threshold")
 class MeansTable:
     """One model's means; arrays with one entry per length, shortest first.
 
-    ``mean``, ``base_score`` and ``threshold`` are 0..1; ``n`` counts examples, NaN if the table
-    does not say. ``base_score`` and ``threshold`` are None if it has none.
+    ``mean``, ``base_score`` and ``threshold`` are 0..1; ``n`` counts examples (NaN if the table
+    gives no count). ``base_score`` and ``threshold`` are None if the table has none.
     """
 
     model: str | None
@@ -49,19 +49,19 @@ class MeansTable:
 
     @property
     def measured_lengths(self) -> Ints:
-        """Lengths with a mean, tokens."""
+        """Lengths that have a mean, in tokens."""
         return self.length_tokens
 
 
 def read_tables(
     path: Path, *, scale: float = 1.0, columns: Mapping[str, str] | None = None
 ) -> list[MeansTable]:
-    """Read the tables of ``path`` by model, in order of the models' names; one if it names none.
+    """Read the tables in ``path`` by model, ordered by name; only one if no model is named.
 
     The file needs ``length_tokens`` (above 0) and ``mean`` (0..``scale``); ``n`` may be empty or
     missing, ``base_score`` and ``threshold`` (0..``scale``) are stated once or the same in every
-    row. Rows of one length are pooled, weighted by n; if one of them has none, they count alike
-    and the length has no n. ``columns``: our name of a column -> the file's, where they differ.
+    row. Rows of one length are pooled, weighted by n; if one of them has no n, all count equally
+    and the length has no n. ``columns``: our name for a column -> the file's, where they differ.
 
     Raises:
         ScoreFileError: the file cannot be read, lacks a column, or a row cannot be used.
@@ -99,7 +99,7 @@ def _only(columns: Columns, name: str, values: Floats, model: str | None) -> flo
 
 
 def _pooled(length: Floats, mean: Floats, n: Floats) -> tuple[Ints, Floats, Floats]:
-    """Pool rows of equal length, in order of length; fractions of a token are rounded."""
+    """Pool rows of equal length, ordered by length; fractions of a token are rounded."""
     tokens, group = np.unique(np.maximum(length.round(), 1).astype(np.int64), return_inverse=True)
     rows = np.bincount(group)
     total = np.bincount(group, weights=n).astype(np.float64)  # NaN if one of them is
@@ -127,10 +127,10 @@ _NUMBERS = ("length_tokens", "score", *_TIMES_AND_TOKENS)
 
 @dataclass(frozen=True, slots=True)
 class ScoreRecords:
-    """One model's records of one file.
+    """One model's records from one file.
 
     ``frame`` holds the columns of ``EVAL_RECORDS`` that the file has, scores 0..1. ``task`` and
-    ``tokenizer`` are set if all its rows agree. For logs of other tools, ``length_kind`` is what
+    ``tokenizer`` are set if all rows agree. For logs of other tools, ``length_kind`` is what
     ``length_tokens`` counts, ``notes`` are remarks for the reader, and ``copied_share`` is the
     share of accepted answers that occur in their documents.
     """
@@ -146,7 +146,7 @@ class ScoreRecords:
 
     @property
     def measured_lengths(self) -> Floats:
-        """Lengths with a score, tokens."""
+        """Lengths that have a score, in tokens."""
         scored = self.frame["score"].notna().to_numpy()
         out: Floats = self.frame["length_tokens"].to_numpy(np.float64)[scored]
         return out
@@ -159,7 +159,7 @@ def read_records(
     counted: Lengths | None = None,
     columns: Mapping[str, str] | None = None,
 ) -> list[ScoreRecords]:
-    """Read the records of ``path`` by model, in order of the models' names; one if it names none.
+    """Read the records in ``path`` by model, ordered by name; only one if no model is named.
 
     The file needs ``length_tokens`` (above 0) and ``score`` (0..``scale``; empty only where
     ``failure`` says why there is no answer). ``document_id``, ``example_id``, ``replicate``,
@@ -223,7 +223,7 @@ def _frame(columns: Columns, scale: float, counted: Lengths | None) -> pd.DataFr
 
 
 def _one_a_text(named: pd.Series[Any], digests: pd.Series[Any]) -> pd.Series[Any]:
-    """Name documents by name, else by text digest; names that share a text become one."""
+    """Identify documents by name, else by text digest; names that share a text become one."""
     import pandas as pd
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -236,7 +236,7 @@ def _one_a_text(named: pd.Series[Any], digests: pd.Series[Any]) -> pd.Series[Any
 
 
 def moments(written: pd.Series[Any]) -> pd.Series[Any]:
-    """Parse times in ISO 8601, or in seconds since 1970; null for anything else."""
+    """Parse times given in ISO 8601 or in seconds since 1970; null for anything else."""
     import pandas as pd
 
     seconds = pd.to_numeric(written, errors="coerce")
@@ -246,7 +246,7 @@ def moments(written: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def _measured_lengths(columns: Columns, counted: Lengths | None) -> dict[str, Any]:
-    """Return ``length_tokens`` from the file, or counted; in that case ``document_id``, too.
+    """Return ``length_tokens``, from the file or counted; if counted, also ``document_id``.
 
     Raises:
         ScoreFileError: a length or a text is missing, or there is no column of texts.

@@ -1,9 +1,9 @@
-"""From a model's output to its score: parsing, normalisation, scores, failure tags.
+"""From a model's output to its score: parsing, normalisation, scores and failure tags.
 
-Belongs here: every judgement of one output against its accepted answers.
-Does not belong here: statistics over many records (`analysis`); asking a model, and recording that
-nothing came back (`inference`).
-All of it is pure: the same rows give the same records, so records can be thrown away and rebuilt.
+Belongs here: every judgement of one output against its accepted answers. Does not belong here:
+statistics over many records (`analysis`); calling a model, and recording that no answer came back
+(`inference`). All functions are pure: the same rows give the same records, so records can be
+deleted and rebuilt.
 """
 
 from typing import Final

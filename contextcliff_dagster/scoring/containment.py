@@ -6,12 +6,12 @@ answer is a substring of the output, in lower case. So do we, with whole words a
 would call right. Letters next to digits are a boundary ("937915kg" holds "937915"), and in scripts
 without spaces between words every character with its marks is a word.
 
-An answer that is equal to an accepted one after SQuAD's normalisation is contained as well, so that
+An answer that equals an accepted one after SQuAD's normalisation counts as contained, too, so that
 containment is never below exact match.
 
-The place of an answer in its document is derived for questions that do not state it, and only where
-the answer occurs once: then the question cannot be about another place. Texts are long and many
-(100,000 tokens each), so the cheapest checks for "once" come first.
+If a question does not state its answer's place in the document, the place is derived, but only if
+the answer occurs once, because then the question cannot be about another place. Texts are long and
+many (100,000 tokens each), so the cheapest checks for "once" come first.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def contained(output: str, accepted: Sequence[str]) -> float:
 
 
 def copied_share(questions: Sequence[tuple[str, bool]]) -> float | None:
-    """Return the share of questions whose answer is copied from the document; ``questions`` are
-    pairs (answer, whether its document holds it).
+    """Return the fraction of questions whose answer is copied from the document; ``questions`` are
+    pairs (answer, whether the answer's document contains it).
 
     None for fewer than `LEAST_QUESTIONS`, and if fewer than half of the answers are distinct:
     counts, choices and the like occur in any text by chance.
@@ -68,8 +68,8 @@ def copied_share(questions: Sequence[tuple[str, bool]]) -> float | None:
 def not_in_text(
     examples: Iterable[Example], document_text: Callable[[str], str]
 ) -> tuple[list[Example], int]:
-    """Return the examples whose document holds none of their accepted answers, and how many were
-    checked: all but those answered by yes or no."""
+    """Return the examples whose document contains none of their accepted answers, and the number
+    checked (all except those answered by yes or no)."""
     by_document: dict[str, list[Example]] = {}
     for example in examples:
         if not any(answer.strip(" .").lower() in YES_NO for answer in example.answers):
@@ -88,7 +88,7 @@ class Haystack:
         self._text = comparable(text)
 
     def holds(self, phrase: str) -> bool:
-        """Return whether `phrase` is in the text as whole words; an empty phrase never is."""
+        """Return whether `phrase` is in the text as whole words; False for an empty phrase."""
         needle = comparable(phrase)
         if not needle:
             return False
@@ -118,12 +118,12 @@ def straightened(text: str) -> str:
 
 
 def comparable(text: str) -> str:
-    """Return `text` in the form for look-ups: lower case, single blanks, straight quotes."""
+    """Return `text` in the form used for look-ups: lower case, single blanks, straight quotes."""
     return bare(straightened(text))
 
 
 def joins(text: str, border: int) -> bool:
-    """Return whether the characters on both sides of `border` belong to one word or one number."""
+    """Return whether the characters on both sides of `border` are parts of one word or number."""
     if not 0 < border < len(text):
         return False
     left, right = text[border - 1], text[border]
@@ -145,8 +145,8 @@ _Span = tuple[int, int]
 
 
 def answer_positions(text: str, accepted: Sequence[Sequence[str]]) -> list[float | None]:
-    """Return where each question's answer begins in `text`, as a share 0..1 of its characters; None
-    unless its accepted answers occur exactly once, by the rules of `contained`.
+    """Return where each question's answer begins in `text`, as a fraction 0..1 of its characters;
+    None unless the accepted answers occur exactly once, by the rules of `contained`.
 
     Accepted answers that overlap are one occurrence. Yes, no, true, false, and a single letter or
     digit occur in any text by chance and have no position.
@@ -207,7 +207,7 @@ class _Searched:
             start = self._token_text.find(f" {words} ", start + 1)
 
     def _may_be_elsewhere(self, phrase: str) -> bool:
-        """Return whether the phrase may occur more often by tokens than as written."""
+        """Return whether the phrase may occur more often as tokens than as written."""
         least = 1 if next(self._as_written(phrase), None) is None else 2
         tokens = answer_tokens(phrase)
         return bool(tokens) and all(self._stripped.count(token) >= least for token in tokens)

@@ -1,4 +1,4 @@
-"""From predictions to evaluation records: one scored row per call, and nothing lost on the way.
+"""From predictions to evaluation records: one scored row per call, with no call left out.
 
 Each answer whose server counted fewer prompt tokens than were sent is marked on arrival
 (`invalid_truncated`). That needs our own count. Without it, a silent cut still shows across all
@@ -35,16 +35,16 @@ from contextcliff_dagster.scoring.taxonomy import tag_failure
 from contextcliff_dagster.scoring.typed import typed_scorer
 
 TRUNCATED_SHARE_LIMIT = 0.01
-"""A model's results are not trustworthy if a larger share of its calls was cut."""
+"""A model's results are not trustworthy if a larger fraction of its calls was cut."""
 COLUMNS = ("model", "document_id", "length_tokens", "prompt_tokens", "own_prompt_tokens", "failure")
-"""Columns of ``EVAL_RECORDS`` that are read here."""
+"""Columns of ``EVAL_RECORDS`` that this module reads."""
 
 _TIED_DOCUMENTS = 3
 _TIED_SPREAD = 0.05
-"""Documents whose lengths differ by no more than this share may have equal numbers of tokens."""
+"""Documents whose lengths differ by at most this fraction may have equal token counts."""
 _TOKENS_PER_TOKEN = 4
-"""Most tokens that a model's tokenizer makes of one of the study's: a server that reports more
-does not count them."""
+"""Maximum number of a model's tokens per token of the study; a server that reports more is not
+counting tokens."""
 
 Row = Mapping[str, Any]
 
@@ -56,12 +56,12 @@ class Truncation:
     Attributes:
         model: its name.
         calls: calls that the server answered.
-        marked: answered calls with the tag ``invalid_truncated``.
-        at_ceiling: further calls, whose prompts were all read as ``ceiling_tokens`` tokens.
+        marked: answered calls that are tagged ``invalid_truncated``.
+        at_ceiling: further calls whose prompts were all reported as ``ceiling_tokens`` tokens.
         ceiling_tokens: the number of tokens at the ceiling; None if there is no ceiling.
         from_tokens: length of the shortest document that was cut; None if none was.
         without_usage: answers for which the server reported no prompt tokens.
-        without_own_count: answers with prompt tokens of the server, but no count of our own.
+        without_own_count: answers with prompt tokens from the server, but no count of our own.
     """
 
     model: str
@@ -75,17 +75,17 @@ class Truncation:
 
     @property
     def unchecked(self) -> int:
-        """Answers whose prompt lacks one of the two token counts to compare."""
+        """Number of answers whose prompt lacks one of the two token counts to compare."""
         return self.without_usage + self.without_own_count
 
     @property
     def share(self) -> float:
-        """The share of answered calls that were silently cut."""
+        """The fraction of answered calls that were silently cut."""
         return (self.marked + self.at_ceiling) / self.calls if self.calls else 0.0
 
     @property
     def too_many(self) -> bool:
-        """Whether the share is above the limit."""
+        """Whether this fraction is above the limit."""
         return self.share > TRUNCATED_SHARE_LIMIT
 
 
@@ -116,8 +116,8 @@ def _of_model(model: str, rows: Sequence[Row]) -> Truncation:
 
 
 def _at_ceiling(rows: Sequence[Row]) -> list[Row]:
-    """Return the calls read as the largest number of tokens, if their documents clearly differ in
-    length; else none."""
+    """Return the calls reported with the largest number of tokens, if their documents clearly
+    differ in length; otherwise none."""
     ceiling = max((row["prompt_tokens"] for row in rows), default=None)
     tied = [row for row in rows if row["prompt_tokens"] == ceiling]
     lengths = {row["document_id"]: int(row["length_tokens"]) for row in tied}
@@ -129,7 +129,7 @@ def _at_ceiling(rows: Sequence[Row]) -> list[Row]:
 
 
 def refusal(seen: Truncation, study: str) -> str:
-    """Return what was cut, where, and what to do, for a model with `Truncation.too_many`."""
+    """Return what was cut, where, and what to do, for a model whose `Truncation.too_many` holds."""
     n_cut, ceiling = seen.marked + seen.at_ceiling, ""
     if seen.ceiling_tokens is not None:
         ceiling = f" (longer prompts are all read as {seen.ceiling_tokens:,} tokens)"
@@ -144,7 +144,7 @@ def refusal(seen: Truncation, study: str) -> str:
 
 
 def unchecked(seen: Truncation) -> list[str]:
-    """Return sentences for the report on cuts that may be unnoticed, or do not matter."""
+    """Return report sentences on cuts that may be undetected, or that do not matter."""
     sentences = []
     answers = seen.calls - seen.marked
     if seen.without_usage:
@@ -172,7 +172,7 @@ _NOT_SCORED: dict[str, Any] = dict.fromkeys(
 _OF_SCORING = {*_NOT_SCORED, "failure", "scorer_version"}
 _CALL_COLUMNS = tuple(name for name in EVAL_RECORDS.column_names if name not in _OF_SCORING)
 _CATEGORIES = ("kind", "domain", "source")
-"""Further metadata of an example that give its question's category."""
+"""Other metadata fields of an example that give its question's category."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class ScoringRules:
     thought_tags: Sequence[str] = ()
 
     def scorer_of(self, example: Example) -> Scorer | None:
-        """Return this example's own scorer; None if the scorer's name alone decides."""
+        """Return the example's own scorer; None if the scorer's name alone determines it."""
         if self.scorer == TYPED:
             return typed_scorer(example.question, self.labels, free=self.primary == "f1")
         return scorer_of(example.metadata) if self.scorer == AUTO else None
@@ -213,7 +213,7 @@ def score_rows(
     documents: Callable[[str], str],
     rules: ScoringRules,
 ) -> list[dict[str, Any]]:
-    """Score rows of `PREDICTIONS`: return rows of `EVAL_RECORDS` in the same order.
+    """Score rows of `PREDICTIONS` and return rows of `EVAL_RECORDS` in the same order.
 
     Args:
         prediction_rows: rows with the columns of `PREDICTIONS`.
@@ -288,7 +288,7 @@ def score_rows(
 
 
 def _content_instead(extra: str | None) -> str | None:
-    """Return what the reply holds instead of an answer."""
+    """Return what the reply contains in place of an answer."""
     content = json.loads(extra).get(ANSWER_IN) if extra else None
     return content if content in NO_ANSWERS else None
 

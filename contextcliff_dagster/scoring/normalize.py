@@ -11,14 +11,14 @@ like) is not a mistake;
 - an accented letter is one answer however it is encoded (Unicode NFC), full-width letters and
   digits are the usual ones, and invisible characters (zero-width, direction marks, soft hyphens)
   do not count;
-- in scripts that write no spaces between words, each character is a token, and what is between
-  is split at white space, as in the evaluation of MLQA (Lewis et al. 2020, "mixed segmentation",
-  which does this for Chinese) and of MKQA (Longpre et al. 2021: Chinese, Japanese, Thai, Khmer).
-  A combining vowel or tone mark belongs to its character. Spaces between such characters do not
-  count, and a text in such a script keeps "a", which is not an article there.
+- in scripts that write no spaces between words, each character is a token, and the text between
+  them is split at white space, as in the evaluation of MLQA (Lewis et al. 2020, "mixed
+  segmentation", which does this for Chinese) and of MKQA (Longpre et al. 2021: Chinese, Japanese,
+  Thai, Khmer). A combining vowel or tone mark belongs to its character. Spaces between such
+  characters do not count, and a text in such a script keeps "a", which is not an article there.
 
-LongBench segments Chinese into words with jieba before it compares; tokens of one character need no
-dictionary, and docs/method.md has the difference.
+LongBench segments Chinese into words with jieba before it compares; one-character tokens need no
+dictionary; docs/method.md states the difference.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _is_punctuation(character: str) -> bool:
 
 
 def _characters(text: str) -> set[str]:
-    """Return `set(text)`, ten times as fast if a long text is all Latin-1."""
+    """Return `set(text)`, ten times as fast if a long text is entirely Latin-1."""
     if len(text) < _LONG:
         return set(text)
     try:
@@ -104,14 +104,14 @@ def _characters(text: str) -> set[str]:
 
 
 def remove_punctuation(text: str) -> str:
-    """Return `text` without punctuation; the characters on both sides of it join, as in SQuAD."""
+    """Return `text` without punctuation; the characters around it are joined, as in SQuAD."""
     if text.isascii():
         return text.translate(_ASCII_DELETIONS)
     return substitute(text, dict.fromkeys(filter(_is_punctuation, _characters(text)), ""))
 
 
 def fold_forms(text: str) -> str:
-    """Return `text` in NFC, full- and half-width forms made usual, invisible characters removed."""
+    """Return `text` in NFC, with ordinary-width characters and without invisible ones."""
     return text if text.isascii() else unicodedata.normalize("NFC", substitute(text, _FOLDED))
 
 
@@ -135,19 +135,19 @@ def answer_tokens(text: str) -> list[str]:
 
 
 def folded_tokens(lowered: str) -> list[str]:
-    """Return `answer_tokens` of a text already in lower case and through `fold_forms`."""
+    """Return `answer_tokens` for a text already in lower case and through `fold_forms`."""
     return tokens_without_punctuation(folded_without_punctuation(lowered))
 
 
 def folded_without_punctuation(lowered: str) -> str:
-    """Return the text that `folded_tokens` are cut from: without punctuation, in NFC."""
+    """Return the text from which `folded_tokens` are cut: without punctuation, in NFC."""
     without = remove_punctuation(lowered)
     # A combining mark may now be next to its letter.
     return without if lowered.isascii() else unicodedata.normalize("NFC", without)
 
 
 def tokens_without_punctuation(lowered: str) -> list[str]:
-    """Return `folded_tokens` of a text already through `folded_without_punctuation`."""
+    """Return `folded_tokens` for a text already through `folded_without_punctuation`."""
     characters = "".join(_characters(lowered).difference(string.whitespace))
     if not characters.isascii() and _patterns().character.search(characters):
         return _patterns().token.findall(lowered)
@@ -167,12 +167,12 @@ def normalize_answer(text: str) -> str:
 
 
 def is_unspaced(character: str) -> bool:
-    """Return whether the script of this letter writes no spaces between words."""
+    """Return whether this letter's script writes no spaces between words."""
     return not character.isascii() and _patterns().character.match(character) is not None
 
 
 def unspaced_runs(text: str) -> list[list[str]]:
-    """Return each stretch of a script without spaces as a list of its characters."""
+    """Return each run of characters of scripts without spaces, as a list."""
     if text.isascii():
         return []
     character, _, run = _patterns()
@@ -180,7 +180,7 @@ def unspaced_runs(text: str) -> list[list[str]]:
 
 
 def spaced_text(text: str) -> str:
-    """Return `text` with a space for every character of a script without spaces."""
+    """Return `text` with a space in place of every character of a script without spaces."""
     return text if text.isascii() else _patterns().character.sub(" ", fold_forms(text))
 
 
@@ -202,7 +202,7 @@ def exact_match(answer: str, accepted: Sequence[str]) -> float:
 
 
 def token_f1(answer: str, accepted: Sequence[str]) -> float:
-    """Return the largest token F1 (0..1) of `answer` against the `accepted` answers.
+    """Return the highest token F1 (0..1) of `answer` against any `accepted` answer.
 
     >>> token_f1("the red crate", ["a red crate", "crate 7 of four"])
     1.0

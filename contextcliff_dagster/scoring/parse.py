@@ -1,10 +1,10 @@
-"""From the raw output to the answer in it, by a few rules that are the same at every length.
+"""From the raw output to the answer it contains, by a few rules that are the same at every length.
 
 These come from the server or the prompt, not from the answer, and are removed: thoughts
 (`thoughts`), end-of-turn markers, an answer prefix that the server repeats, the label `Answer:` in
 front (in Chinese, Japanese, Korean and Thai, too), a code fence around the whole, one pair of
-quotes or asterisks around the whole. Nothing else is guessed: an answer wrapped in a sentence stays
-wrapped (exact match then says 0, containment 1, and the failure tag says why).
+quotes or asterisks around the whole. Nothing else is guessed: an answer inside a sentence stays
+there (exact match is then 0, containment 1, and the failure tag says why).
 
 If the recipe asks for a schema, the whole answer must be JSON that fits it (JSON Schema, as
 `jsonschema` checks it); the answer is then the value of the key `answer`, or of the only required
@@ -46,8 +46,8 @@ class ParsedAnswer:
     """The answer parsed from one raw output.
 
     `text` is None if there is no answer to score, and `error` then says why. `visible` is the
-    output without closed reasoning blocks and markers: containment and failure tags look at it.
-    `value` is the JSON value behind `text`, if a schema was required and is met.
+    output without closed reasoning blocks and markers: containment and failure tags use it. `value`
+    is the JSON value behind `text`, if a required schema is satisfied.
     """
 
     text: str | None
@@ -87,7 +87,7 @@ def parse_answer(
 
 
 def has_content(text: str) -> bool:
-    """Return whether `text` has more than white space, control characters and punctuation."""
+    """Return whether `text` has anything but white space, control characters and punctuation."""
     return any(
         c not in _VOID and unicodedata.category(c)[0] not in ("CZ" if c.isascii() else "CZP")
         for c in text
@@ -116,7 +116,7 @@ def _unwrapped(text: str) -> str:
 
 
 def canonical_json(value: Any) -> str:
-    """Return the JSON text of a value, the same for any order of its keys."""
+    """Return a value as JSON text that does not depend on the order of its keys."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 

@@ -1,10 +1,10 @@
-"""Numbers with their units, and dates, as people and models write them.
+"""Numbers with their units, and dates, in the forms that people and models write.
 
 A number may have thousands and decimal marks of either kind (``1,250.50``, ``1.250,50``), a scale
 (``1.4 million``, ``2k``, ``5e6``), a sign, and be spelled in English, or up to twelve in German,
 French, Spanish or Chinese. ``1.250`` is 1250 or 1.25 and ``5m`` five or five million, whichever is
-asked for; a comma before three digits parts thousands. A unit is a currency, a per cent, a time, or
-one of size that is often mistaken for another (``kg``, ``MB``); other words are not units.
+expected; a comma before three digits separates thousands. A unit is a currency, a per cent, a time,
+or one of size that is often mistaken for another (``kg``, ``MB``); other words are not units.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ _DATE = re.compile(
 
 
 class Quantity(NamedTuple):
-    """A number: its possible values, its unit, its decimals, and its place in the text."""
+    """A number: its possible values, unit, decimals, and position in the text."""
 
     values: frozenset[Decimal]
     unit: str | None
@@ -159,9 +159,9 @@ class Quantity(NamedTuple):
 
 
 class Day(NamedTuple):
-    """A date: the possible days (year, month, day), and its place in the text.
+    """A date: the possible days (year, month, day), and its position in the text.
 
-    The day is 0 if only a month is named.
+    The day is 0 if the date has only a month.
     """
 
     days: frozenset[tuple[int, int, int]]
@@ -170,12 +170,12 @@ class Day(NamedTuple):
 
     @property
     def of_month(self) -> bool:
-        """Whether the date names a month without a day."""
+        """Whether the date has a month but no day."""
         return any(day == 0 for _, _, day in self.days)
 
 
 def quantities(text: str) -> Iterator[Quantity]:
-    """Yield the numbers in ``text``, in order.
+    """Yield the numbers in ``text`` with their units, in order.
 
     >>> [(sorted(q.values), q.unit) for q in quantities("EUR 1.250,50, or thirty days")]
     [([Decimal('1250.50')], 'EUR'), ([Decimal('30')], 'day')]
@@ -207,7 +207,7 @@ def quantities(text: str) -> Iterator[Quantity]:
 
 
 def same_quantity(given: Quantity, gold: Quantity) -> bool:
-    """Return whether ``given`` is the accepted ``gold``.
+    """Return whether ``given`` matches the accepted quantity ``gold``.
 
     A missing unit is accepted, a different one is not. Whole numbers must be equal, digit by digit
     if the accepted number begins with 0; others are rounded to the accepted number's decimals.
@@ -248,7 +248,7 @@ def days(text: str) -> Iterator[Day]:
 
 
 def same_day(given: Day, gold: Day) -> bool:
-    """Return whether ``given`` is the accepted ``gold``; a month alone accepts any of its days."""
+    """Return whether ``given`` is the accepted ``gold``; a month alone accepts all its days."""
     parts = 2 if gold.of_month else 3
     return bool({day[:parts] for day in given.days} & {day[:parts] for day in gold.days})
 
@@ -268,7 +268,7 @@ def _spelled(words: str) -> Decimal:
 
 
 def _values(written: str) -> tuple[set[Decimal], int]:
-    """Return the possible values of digits with separators, and their number of decimals."""
+    """Return the possible values of digits with separators, and how many decimals they have."""
     digits = re.sub(f"[{_THIN}]", "", written)
     marks = re.findall(r"[.,]", digits)
     if not marks:

@@ -95,10 +95,10 @@ _NONE = Scores(0.0, 0.0, 0.0)
 
 
 def scorer_of(metadata: Mapping[str, Any]) -> Scorer:
-    """Return the scorer of an example, by its metadata.
+    """Return an example's scorer, as its metadata determine it.
 
-    Its benchmark's published rule, `choice` if the answer is a lettered option, else `text`. An
-    unknown rule is ignored: a newer version, or a user's own field, may name it.
+    It is the benchmark's published rule, `choice` if the answer is a lettered option, else `text`.
+    An unknown rule is ignored, because it may come from a newer version or a user's own field.
     """
     rule = metadata.get(RULE)
     if isinstance(rule, dict) and (scorer := _RULES.get(str(rule.get("name")))) is not None:
@@ -208,13 +208,13 @@ _RULES: dict[str, _Rule] = {
 
 ENTRY_POINT_GROUP = "contextcliff.scorers"
 RELATIVE_TOLERANCE = Decimal("1e-9")
-"""Numbers count as equal if they differ by at most this share of the accepted number; whole
+"""Numbers count as equal if they differ by at most this fraction of the accepted number; whole
 numbers, which may be identifiers, must be identical."""
 
 _LETTER = re.compile(r"[A-Za-z]")
 _LETTERS = re.compile(r"[A-H](?:(?:\s*[,;/&]\s*|\s+and\s+|\s*)[A-H])+")
 _OPTIONS = "ABCDEFGH"
-"""Letters of options; a longer list adds only its accepted letter, since "I" is a pronoun, too."""
+"""Option letters; for longer lists, only the accepted letter is added, because "I" is a pronoun."""
 _SOME_OF_SEVERAL = 0.25
 AUTO, TYPED = "auto", "typed"
 
@@ -223,7 +223,7 @@ Scorer = Callable[[ParsedAnswer, Sequence[str]], Scores]
 
 
 def score_text(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
-    """Score by SQuAD exact match and token F1 of the answer, and containment in the output."""
+    """Score by SQuAD's exact match and token F1 of the answer, and containment in the output."""
     containment = contained(parsed.visible, accepted)
     if parsed.text is None:
         return Scores(0.0, 0.0, containment)
@@ -239,10 +239,10 @@ def score_numeric(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
 
 
 def score_choice(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
-    """Score the chosen letter if a letter is accepted, or the option's text, like `score_text`.
+    """Score the chosen letter if a letter is accepted; otherwise score the text.
 
-    A letter counts as chosen only if the answer says so: many wrong answers contain "a". If it
-    chooses none, the accepted letter counts if it is the only one in the answer.
+    A letter counts as chosen only if the answer says so: many wrong answers contain "a". If the
+    answer chooses none, the accepted letter counts if it is the only letter there.
     """
     for gold in accepted:
         if (right := _several_letters(gold)) and (given := chosen_letters(parsed.text or "")):
@@ -261,7 +261,7 @@ def score_choice(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
 
 
 def _several_letters(gold: str) -> frozenset[str]:
-    """Return the letters of an answer such as ``BD``, ``B and D``; in order, unlike most words."""
+    """Return the letters in an answer such as ``BD`` or ``B and D``; they must be in order."""
     if not _LETTERS.fullmatch(gold.strip()):
         return frozenset()
     letters = re.findall("[A-H]", gold)
@@ -296,8 +296,8 @@ def scorer_names() -> list[str]:
 
 
 def open_scorer(name: str) -> Scorer:
-    """Return the scorer `name`: built in, or an entry point of `contextcliff.scorers`; `auto` and
-    `typed` give the scorer for examples without metadata.
+    """Return the scorer `name`: a built-in one, or an entry point of `contextcliff.scorers`; `auto`
+    and `typed` return the scorer for examples without metadata.
 
     Raises:
         StudyError: no scorer has that name, or its package cannot be imported.

@@ -1,4 +1,4 @@
-r"""Stated answer: where in a reply its answer stands, and which lettered option it chooses.
+r"""Stated answer: where a reply states its answer, and which lettered option it chooses.
 
 The rules are few, and the same at every length. The first that applies, in this order:
 
@@ -13,8 +13,8 @@ The rules are few, and the same at every length. The first that applies, in this
 7. the last sentence that says "the answer is", else the last that begins with "so" or "therefore",
    else with "it is", else the one that shares most words with the question, the last of equal ones.
 
-Left out are the question itself, if the reply repeats it, everything before a correction ("Wait,
-no: ") and sentences that ask. A list of candidates states no answer.
+The question itself, if repeated, everything before a correction ("Wait, no: ") and sentences that
+ask are ignored. A list of candidates states no answer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from contextcliff_dagster.scoring.quantities import (
 )
 
 NEAR = 200
-"""Characters around a value that are searched: this keeps reading linear in the reply's length."""
+"""Characters around a value that are searched, so that time stays linear in the reply's length."""
 _FUNCTION_WORDS = frozenset(
     "the and for are was were has have had does did which what who whom whose when where why how "
     "many much this that these those with from into not its one any all under".split()
@@ -72,7 +72,7 @@ _DENIED = re.compile(
     r"|\b(?:previously|formerly|originally|earlier)\s[^.,;]*$",
     re.IGNORECASE,
 )
-"""Words before a value that the reply denies."""
+"""Words before a value that show that the reply denies it."""
 _TAKEN_BACK = re.compile(
     r"^[\"'*_)]*(?:(?:,|\s(?:and|or|nor))\s[A-H]\b)*\s*(?:(?:is|was|are|would be)"
     r"(?:n['\u2019]t|\s+(?:not|wrong|incorrect|false|ruled out))|can be ruled out"
@@ -87,7 +87,7 @@ _TAKEN_BACK = re.compile(
     r"(?!\s+(?:the|an?|in|on|at|from|also|only|still|so|stated|given|exceptions?|payable|due)\b)))",
     re.IGNORECASE,
 )
-"""Words after a value that the reply takes back."""
+"""Words after a value that show that the reply retracts it."""
 _EITHER = re.compile(
     r"^[\"'*_)]*,?\s*(?:or|oder|ou|o bien|o|versus|vs\.?)\s"
     r"(?!(?:more|less|older|later|fewer)\b)"
@@ -132,7 +132,7 @@ _ANNOUNCED = (
     r"|答案(?:应该|應該)?[是为為选選]?|[选選](?:择|擇|项|項)?|正解は|答えは|정답은)"
     rf"\s*[:=]?{_OPEN}"
 )
-"""Words that announce a choice. "A" and "I" are words as well: see `_is_word`."""
+"""Words that announce a choice. "A" and "I" are also ordinary words: see `_is_word`."""
 _STATED = re.compile(rf"{_ANNOUNCED}([A-Z]){_END}")
 _ANOTHER = re.compile(
     r"[)\]}*_`\"'.]*\s*(?:,|/|&|，|、|\bor\b|\band\b|[或和与])[\s\"'*_(\[]*([A-Z])" + _END
@@ -162,8 +162,8 @@ def chosen_letter(answer: str, options: str = ascii_uppercase) -> str | None:
     """Return the letter of ``options`` that ``answer`` chooses; None if it names none, or two.
 
     It is a single letter (``b``), a letter that begins the answer (``B) Paris``), or the last one
-    that the answer announces (``I first thought of A, but the answer is B``). A letter that is
-    called wrong counts only if no other is chosen.
+    that the answer announces (``I first thought of A, but the answer is B``). A letter that the
+    reply calls wrong counts only if no other is chosen.
 
     >>> [chosen_letter(answer) for answer in ("b", "B) Paris", "A or B", "the answer is C.")]
     ['B', 'B', None, 'C']
@@ -232,7 +232,7 @@ def _is_word(answer: str, match: re.Match[str]) -> bool:
 
 SHORT = 6
 _LEAST_REPEATED = 4
-"""Fewest words of a question that count as repeated by a reply."""
+"""Minimum number of a question's words that count as repeated by a reply."""
 _MARKS = "*_ \"'\u201c\u201d\u00ab\u00bb`"
 _DASH = re.compile(r"\s[-\u2013\u2014]\s(?!(?:[A-Z]{3}\s)?[\d$\u20ac\u00a3])|\s\(")
 _BRIEF = re.compile(r"\S+(?:\s[^\s;]+){0,2}(?=;\s)")
@@ -241,7 +241,7 @@ _SUBJECT = re.compile(
     r"(?::|(?:is|are|was|were|sets?|states|says|provides|requires|gives|has)\b)",
     re.IGNORECASE,
 )
-"""A subject, which is not a value although an aside follows it: "The fee (Section 4) is"."""
+"""A subject, which is not a value even if an aside follows it: "The fee (Section 4) is"."""
 _PLACE = re.compile(rf"\W*({PLACE_WORD})\s*\d[\w.]*\W*$", re.IGNORECASE)
 _SOURCE = re.compile(r"\b(?:according to|based on|as per|per|see)\s$", re.IGNORECASE)
 _POINTS = re.compile(
@@ -249,7 +249,7 @@ _POINTS = re.compile(
     rf"|(?:this|that|it) is (?:on|in) {PLACE_WORD})",
     re.IGNORECASE,
 )
-"""A sentence that only points to a place in the document."""
+"""A sentence that only refers to a place in the document."""
 _ALTERNATIVES = re.compile(r"\b(?:or|oder|ou|one of)\b|(?<!\w)A\s?[).:]", re.IGNORECASE)
 _TABLE_ROW = re.compile(r"\|(.+)\|\s*$")
 _FIELD = re.compile(r"\W*[^\W\d][\w ()/-]{0,40}?(?<!\s[A-H])\W{0,3}:\W{0,3}\s(?P<value>\S.*)$")
@@ -339,7 +339,7 @@ def readable(reply: str, question: str) -> str:
 
 
 def stated_answer(reply: str, question: str) -> str:
-    """Return the part of ``reply`` that states its answer to ``question``; else all of it.
+    """Return the part of ``reply`` that states its answer to ``question``, or else all of it.
 
     >>> stated_answer("Section 2 says 30 days. **Answer:** 45 days", "How long is the notice?")
     '45 days'
@@ -372,7 +372,7 @@ def stated_items(reply: str, question: str) -> str:
 
 
 def _after_correction(reply: str, question: str) -> str:
-    """Return ``reply`` without the question and everything before "Wait, no: "."""
+    """Return ``reply`` without the question, and without everything before "Wait, no: "."""
     return _CORRECTS.split(_without_question(reply.strip(), question))[-1]
 
 
@@ -418,7 +418,7 @@ def _stated(text: str, question: str) -> str:
 
 
 def _bold_value(text: str, question: str) -> str | None:
-    """Return the last value in bold; of several in a sentence the nearest to question words."""
+    """Return the last bold value; among several in a sentence, the one nearest question words."""
     values = [
         Place(words, match.start(), match.end())
         for match in _BOLD.finditer(text)
@@ -435,7 +435,7 @@ def _bold_value(text: str, question: str) -> str | None:
 
 
 def _names(text: str, question: str) -> bool:
-    """Return whether ``text`` is no value: the question's subject, or a citation ("Section 4")."""
+    """Return whether ``text`` is not a value but the question's subject or a citation."""
     place, words = _PLACE.match(text), content_words(text)
     if place and place[1].lower() not in question.lower():
         return True
@@ -445,7 +445,7 @@ def _names(text: str, question: str) -> bool:
 
 
 def _without_question(text: str, question: str) -> str:
-    """Return the reply without the question, if it repeats it word for word."""
+    """Return the reply without the question, if the reply repeats it word for word."""
     words = re.findall(r"\w+", question)
     if len(words) < _LEAST_REPEATED:
         return text
@@ -460,7 +460,7 @@ def _after_q(text: str) -> list[re.Match[str]]:
 
 
 def _alone(sentence: str) -> bool:
-    """Return whether the sentence is a bare value: short, and not a lead-in to a value."""
+    """Return whether the sentence is just a value: short, and not a lead-in to one."""
     return _short(sentence) and ":" not in sentence and not sentence.rstrip().endswith(("?", ","))
 
 
@@ -491,7 +491,7 @@ def _is_aside(line: str) -> bool:
 
 
 def _bare_item(line: str) -> bool:
-    """Return whether the line is a list item without a field's name: one of many candidates."""
+    """Return whether the line is a list item without a field name: one of many candidates."""
     return bool(_BULLET.match(line) or _NUMBERED.match(line)) and ":" not in line
 
 
@@ -500,7 +500,7 @@ def _short(text: str) -> bool:
 
 
 def _of_json(text: str, question: str) -> str | None:
-    """Return the answer in a JSON object that is all of ``text``, but for a fence and words."""
+    """Return the answer from a JSON object that is all of ``text``, except a fence and words."""
     start, end = text.find("{"), text.rfind("}")
     if start < 0 or end < start:
         return None
@@ -524,7 +524,7 @@ def _of_json(text: str, question: str) -> str | None:
 
 
 class Place(NamedTuple):
-    """Words and where they stand in a text."""
+    """Words and their position in a text."""
 
     words: str
     start: int
@@ -535,36 +535,36 @@ _Placed = TypeVar("_Placed", Place, Quantity, Day)
 
 
 def before(text: str, start: int) -> str:
-    """Return the text shortly before ``start``: at most `NEAR` characters."""
+    """Return the text just before ``start``, at most `NEAR` characters."""
     return text[max(start - NEAR, 0) : start]
 
 
 def refused(text: str, start: int, end: int) -> bool:
-    """Return whether the reply denies the value there: "not" before it, or "is wrong" after it."""
+    """Return whether the reply denies this value: "not" before it, or "is wrong" after it."""
     return bool(_DENIED.search(before(text, start)) or _TAKEN_BACK.match(text[end : end + NEAR]))
 
 
 def names_a_place(text: str, one: Quantity, question: str) -> bool:
-    """Return whether the number names a section or page that the question does not ask for."""
+    """Return whether the number names a section or page that the question does not ask about."""
     word = _PLACE_WORD.search(before(text, one.start))
     return word is not None and word[1].lower().strip(".") not in question.lower()
 
 
 def unstated(stated: str, reply: str) -> bool:
-    """Return whether the reply says that the document has no answer, and gives none after "but"."""
+    """Return whether the reply says that the document has no answer, without one after "but"."""
     matches = [(_UNSTATED.search(stated), stated), (_ABSTAINS.match(reply), reply)]
     return any(match and not _YET.search(text, match.end()) for match, text in matches)
 
 
 def offered(text: str, start: int, end: int) -> bool:
-    """Return whether "or" stands on either side: one of several candidates without a choice."""
+    """Return whether "or" is on either side of the value, making it one of several candidates."""
     prefix = before(text, start)
     either = _OR.search(prefix) and not _FROM_TO.search(prefix)
     return bool(either or _EITHER.match(text[end : end + NEAR]))
 
 
 def of_clause(text: str, question: str, found: Sequence[_Placed]) -> list[_Placed]:
-    """Return the places in the clause sharing most words with the question; all if none does."""
+    """Return the places in the clause with most words from the question; all if none has any."""
     cuts = [0, *(border.end() for border in _CLAUSE.finditer(text)), len(text)]
     topic = content_words(question)
     clauses = [
@@ -603,7 +603,7 @@ def elsewhere(text: str, question: str, places: Sequence[Place]) -> bool:
 
 
 def content_words(text: str) -> frozenset[str]:
-    """Return the words that show what a text is about, in lower case."""
+    """Return the words that show a text's topic, in lower case."""
     words = re.findall(r"[^\W_]+", text.lower())
     words = [word for word in words if len(word) > 2 and word not in _FUNCTION_WORDS]
     return frozenset(word[:_STEM] for word in words)

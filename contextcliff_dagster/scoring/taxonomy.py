@@ -1,4 +1,4 @@
-"""Failure tags: why an answer is wrong, by rules a person can check, the first that fits.
+"""Failure tags: why an answer is wrong. A person can check the rules, and the first match applies.
 
 - `empty`: nothing but white space, punctuation, end markers and closed reasoning; or JSON with only
 that as its answer.
@@ -9,7 +9,7 @@ that as its answer.
 - `instruction_drift`: answers in another form. It holds an accepted answer inside other words; or
   is over `DRIFT_RATIO` times as long as the longest accepted answer (and over `DRIFT_MIN_WORDS`
   words); or is a sentence (`OFF_TOPIC_MIN_WORDS` words) without one content word of the question.
-- `wrong_evidence`: it is in the document: word for word, or each of its numbers and names does.
+- `wrong_evidence`: the answer is in the document, word for word or by all its numbers and names.
 - `hallucination`: anything else; the document does not say it.
 
 The rules for `schema_violation`, `refusal` and `instruction_drift` are the project's blueprint made
@@ -101,7 +101,7 @@ def is_only_a_refusal(answer: str) -> bool:
 
 
 def has_refusing_phrase(answer: str, window: int) -> bool:
-    """Return whether a refusing phrase is in the first or last `window` characters of `answer`."""
+    """Return whether a refusing phrase is in the first or last `window` characters."""
     text = answer.translate(_STRAIGHT)
     phrases = _ENGLISH_PHRASES if text.isascii() else _phrases()
     return any(map(phrases.search, (text[:window], text[-window:])))
@@ -114,15 +114,15 @@ def _phrases() -> re.Pattern[str]:
 
 
 DRIFT_RATIO = 5.0
-"""Ratio to the words of the longest accepted answer above which an answer has drifted."""
+"""An answer has drifted if it has over this many times the words of the longest accepted answer."""
 DRIFT_MIN_WORDS = 15
-"""Longest answer in words that never counts as drifted: a short answer may be wordy."""
+"""Maximum words of an answer that never counts as drifted, because a short answer may be wordy."""
 OFF_TOPIC_MIN_WORDS = 6
-"""Fewest words of a sentence, which shares a content word with the question if on topic."""
+"""Minimum words of a sentence that is off topic if it shares no content word with the question."""
 REFUSAL_WINDOW = 300
 """Characters at both ends of the output in which a refusing phrase counts."""
 QUOTE_MIN_WORDS = 4
-"""This many consecutive words of the document are a quotation, not a refusal."""
+"""This many consecutive words from the document are a quotation, not a refusal."""
 
 _LENGTH_REASONS = frozenset({"length", "max_tokens", "max_output_tokens"})
 _FILTER_REASONS = frozenset({"content_filter", "refusal", "safety"})
@@ -155,7 +155,7 @@ def tag_failure(
     """Return the tag of a failed answer (see the table above).
 
     `document` returns the document's text, and is called only if the tag depends on it.
-    `holds_accepted`: containment is 1. Call this only for answers that failed.
+    `holds_accepted`: containment is 1. Call this only for failed answers.
     """
     if not has_content(parsed.visible):
         return FailureTag.EMPTY
@@ -216,7 +216,7 @@ def _drifts(answer: str, question: str, accepted: Sequence[str]) -> bool:
 
 def _content_words(text: str) -> set[str]:
     """Return the stems of the words that carry the topic of `text`; in scripts without spaces,
-    where words are not known, all pairs of neighbouring characters."""
+    whose words are unknown, all pairs of neighbouring characters."""
     words = re.findall(r"[^\W_]+", spaced_text(text).lower())
     pairs = {a + b for run in unspaced_runs(text) for a, b in pairwise(run)}
     return pairs | {

@@ -1,4 +1,4 @@
-"""Answer types: the kind of answers a task accepts, and replies scored by it.
+"""Answer types: the kind of answer a task accepts, and scoring of replies by that type.
 
 The type decides which answer is asked for, and how replies are scored. A study has one type, by at
 least `MOST` of its questions' accepted answers; else its answers are spans if at least `VERBATIM`
@@ -59,9 +59,9 @@ AnswerType = Literal["choice", "yes_no", "number", "date", "list", "label", "spa
 
 MOST, VERBATIM, SPAN_WORDS = 0.95, 0.80, 5
 MOST_LABELS, LEAST_TIMES = 12, 4
-"""Answers are labels if at most this many differ, and each is accepted this often on average."""
+"""Answers are labels if at most this many are distinct, each accepted this often on average."""
 _LOOKED_UP = 60
-"""Number of questions whose documents are read to see whether answers are spans."""
+"""Number of questions whose documents are read to determine whether answers are spans."""
 
 YES: Final = frozenset(
     "yes yeah yep true correct ja wahr richtig oui vrai sí si verdadero sì vero sim verdadeiro да"
@@ -87,7 +87,7 @@ INSTRUCTIONS: Final[dict[AnswerType, str]] = {
     "span": "Answer with a few words from the text only.",
     "free": "Answer briefly.",
 }
-"""The instruction after the question in a new study's prompt."""
+"""The instruction that follows the question in a new study's prompt."""
 
 NAMED_AND_SCORED: Final[dict[AnswerType, tuple[str, str]]] = {
     "choice": ("letters of options", "by the letter"),
@@ -99,11 +99,11 @@ NAMED_AND_SCORED: Final[dict[AnswerType, tuple[str, str]]] = {
     "span": ("a few words each", "by these words"),
     "free": ("free text", "by the share of its words (token F1)"),
 }
-"""Each type in words, and the rule by which a reply is right."""
+"""A description of each type, and the rule by which a reply is right."""
 
 
 class StudyType(NamedTuple):
-    """The type of a study's answers, its labels if it is ``label``, and the evidence for it."""
+    """The type of a study's answers, the labels (for type ``label``), and the evidence for it."""
 
     kind: AnswerType
     labels: list[str]
@@ -136,7 +136,7 @@ def _type_of(answer: str) -> AnswerType | None:
 
 
 def option(answer: str) -> tuple[str, str] | None:
-    """Return letter and words (may be empty) of an accepted answer that is an option, else None.
+    """Return the letter and words (may be empty) of an accepted answer that is an option, or None.
 
     >>> option("B) Paris"), option("(b)"), option("Berlin")
     (('B', 'Paris'), ('B', ''), None)
@@ -155,7 +155,7 @@ def _is_number(answer: str) -> bool:
 
 
 def answer_items(answer: str) -> list[str]:
-    """Split an accepted answer that is a list: at semicolons, or at two or more commas."""
+    """Split an accepted answer that is a list, at semicolons or at two or more commas."""
     parts = [part.strip() for part in answer.split(";")]
     if len(parts) == 1 and answer.count(",") > 1:
         parts = [re.sub(r"^and\s+", "", part.strip()) for part in answer.split(",")]
@@ -163,7 +163,7 @@ def answer_items(answer: str) -> list[str]:
 
 
 def labels_of(examples: Sequence[Example]) -> list[str]:
-    """Return the labels that the examples' answers belong to; empty if there is no small set."""
+    """Return the labels that the examples' answers belong to; empty if they are not a small set."""
     accepted = [answer for example in examples for answer in example.answers]
     forms = {normalize_answer(answer): answer for answer in reversed(accepted)}
     times = Counter(normalize_answer(answer) for answer in accepted)
@@ -200,9 +200,9 @@ def study_type(examples: Sequence[Example], document_text: Callable[[str], str])
 
 
 def guessing(kind: AnswerType, labels: Sequence[str], examples: Sequence[Example]) -> float:
-    """Return the mean score of picking an answer at random; 0 unless possible answers are few.
+    """Return the expected score of guessing at random; 0 unless there are few possible answers.
 
-    A choice has as many options as distinct letters are accepted.
+    The number of options of a choice is the number of distinct accepted letters.
     """
     if kind == "yes_no":
         return 0.5
@@ -213,12 +213,12 @@ def guessing(kind: AnswerType, labels: Sequence[str], examples: Sequence[Example
 
 
 def instruction_of(kind: AnswerType, labels: Sequence[str]) -> str:
-    """Return the prompt's line that asks for answers of ``kind``."""
+    """Return the line of the prompt that asks for answers of type ``kind``."""
     return INSTRUCTIONS[kind].format(labels=", ".join(labels))
 
 
 BOUND = 25
-"""Words that an answer may have besides the accepted ones and still count as stating them."""
+"""Maximum number of additional words in an answer that still counts as stating the accepted one."""
 _UNDECIDED = re.compile(
     r"(?:^|[.!?]\s|\b(?:i|we|it|one|so|therefore)\b,?\s)(?:am |was )?"
     r"(?:can(?:no|['\u2019])t|cannot|unable to|could(?: not|n['\u2019]t)) (?:\w+ )?"
@@ -271,7 +271,7 @@ _STATED = re.compile(
 
 
 def typed_scorer(question: str, labels: Sequence[str] = (), *, free: bool = False) -> Scorer:
-    """Return the scorer of one question.
+    """Return the scorer for one question.
 
     Args:
         labels: the small set that the study's answers belong to; empty: none.
@@ -319,7 +319,7 @@ def typed_scorer(question: str, labels: Sequence[str] = (), *, free: bool = Fals
 
 
 def _letters_are(parsed: ParsedAnswer, question: str, accepted: Sequence[str]) -> bool:
-    """Return whether the reply's only letter, or the one that it announces, is accepted.
+    """Return whether the reply's only letter, or the letter it announces, is accepted.
 
     Questions with several right letters are scored by `score_choice`.
     """
@@ -346,7 +346,7 @@ def _letters_are(parsed: ParsedAnswer, question: str, accepted: Sequence[str]) -
 
 
 def _says(text: str) -> bool | None:
-    """Return the last yes (True) or no (False) that is an answer by itself, or None."""
+    """Return the last yes (True) or no (False) that stands alone as an answer, or None."""
     lowered = comparable(text)
     if _YES_AND_NO.search(lowered):
         return None
@@ -391,7 +391,7 @@ def _number_is(stated: str, question: str, gold: str) -> bool:
 
 
 def _affirmed_numbers(text: str, found: Iterable[Quantity]) -> list[Quantity]:
-    """Return the numbers that are not denied; none if several are offered."""
+    """Return the numbers that are not denied; empty if several are offered as alternatives."""
     affirmed = [number for number in found if not refused(text, number.start, number.end)]
     if len(affirmed) == _PAIR == len({number.unit for number in affirmed} - {None}):
         return affirmed  # "45 days/1.5 months"
@@ -409,7 +409,7 @@ def _day_is(stated: str, question: str, gold: str) -> bool:
 
 
 def _places(text: str, phrase: str) -> list[re.Match[str]]:
-    """Return where ``phrase`` stands in ``text`` as whole words, both made comparable."""
+    """Return where ``phrase`` occurs in ``text`` as whole words, with both made comparable."""
     return list(re.finditer(rf"(?<!\w){re.escape(comparable(phrase))}(?!\w)", text))
 
 
@@ -458,6 +458,6 @@ def _holds_all(stated: str, gold: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Return ``text`` without accents, which models leave out."""
+    """Return ``text`` without accents, because models omit them."""
     parts = unicodedata.normalize("NFKD", text)
     return "".join(part for part in parts if not unicodedata.combining(part))

@@ -1,4 +1,4 @@
-"""Table of experiments by name, each loaded when a study asks for it, and their keys in a study
+"""Table of experiments by name, each loaded when a study needs it, and of their keys in a study
 file.
 
 The table is in this package because a study file has one key per experiment, which is checked when
@@ -24,7 +24,7 @@ EXPERIMENTS = {
     "controls": "contextcliff_dagster.experiments.controls:CONTROLS_EXPERIMENT",
     "attention_entropy": "contextcliff_dagster.experiments.attention:ATTENTION",
 }
-"""Experiment name (its key in a study file) -> import path, in the order in which they run."""
+"""Experiment name (its key in a study file) -> import path, in running order."""
 
 
 def experiment_names() -> tuple[str, ...]:
@@ -33,7 +33,7 @@ def experiment_names() -> tuple[str, ...]:
 
 
 def load_experiment(name: str) -> Any:
-    """Return the experiment called ``name`` (`experiments.common.experiment.Experiment`).
+    """Return the experiment named ``name`` (`experiments.common.experiment.Experiment`).
 
     Raises:
         StudyError: it is unknown, or its package cannot be loaded.
@@ -60,13 +60,13 @@ def check_sections(
     *,
     needs: Collection[str],
 ) -> Checked:
-    """Validate a study whose keys beyond ``own`` are sections of experiments.
+    """Validate a study in which every key outside ``own`` is an experiment's section.
 
-    All errors are reported at once, like pydantic's. An empty section is dropped: naming it makes
-    no difference to the study.
+    All errors are reported at once, as in pydantic. An empty section is dropped, because it does
+    not change the study.
 
     Args:
-        needs: keys that a study must have unless all its experiments make their own documents.
+        needs: keys that a study must have unless all its experiments generate their own documents.
 
     Raises:
         ValidationError: a key is unknown or malformed, or one of ``needs`` is missing.

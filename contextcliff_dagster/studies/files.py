@@ -1,6 +1,6 @@
-"""Study files: find, read, retire and rename them.
+"""Study files: finding, reading, retiring and renaming them.
 
-A retired study is no longer shown: a note next to its results says so, and they stay in place.
+A retired study is no longer shown. A note next to its results marks it; the results remain.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def in_folder(study: Study, folder: Path) -> Study:
 
 
 def study_folders() -> list[Path]:
-    """Return the folders to search (shipped, store, user); later ones take precedence.
+    """Return the folders to search (shipped, store, user), where later ones take precedence.
 
-    The store keeps studies that were made on the command line or imported (:func:`kept_in`); the
+    The store holds studies that were created on the command line or imported (:func:`kept_in`); the
     user's folder is ``CONTEXTCLIFF_STUDIES``.
 
     Raises:
@@ -76,13 +76,13 @@ def study_folders() -> list[Path]:
 
 
 def kept_in(root: Path) -> Path:
-    """Return the store's folder of study definitions; no study can have its name."""
+    """Return the store's folder of study definitions; its name is not a valid study name."""
     return root / "_studies"
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenStudy:
-    """A malformed study file: the study's name as far as it is readable, and the error.
+    """A malformed study file: the study's name, if readable, and the error.
 
     The error is raised as StudyError when this study is requested; all other studies still work.
     """
@@ -104,9 +104,9 @@ def load_studies() -> dict[str, Study]:
 
 
 def known_study(name: str) -> Study | None:
-    """Return the study called ``name``; None if there is none or its file is malformed.
+    """Return the study named ``name``; None if there is none or its file is malformed.
 
-    No other file is loaded: some would load packages that this study has no use for.
+    No other study's file is loaded, because some load packages that this study does not need.
 
     Raises:
         StudyError: ``CONTEXTCLIFF_STUDIES`` is not a folder.
@@ -119,7 +119,7 @@ def read_studies(
 ) -> tuple[dict[str, Study], list[BrokenStudy]]:
     """Load all studies by name, and the malformed files; raises like :func:`load_studies`.
 
-    ``shipped``: says by name which shipped studies to load; None loads all. ``named``: the only
+    ``shipped`` decides by name which shipped studies to load; None loads all. ``named`` is the only
     study needed; others may be loaded with it.
     """
     studies: dict[str, Study] = {}
@@ -169,7 +169,7 @@ def _studies_in(
 
 
 def _written_name(path: Path) -> str | None:
-    """Return the study name stated in a file, even a malformed one; None if it states none."""
+    """Return the study name stated in a file, even a malformed one; None if none is stated."""
     with suppress(OSError):
         with open_file(path) as file:
             text = file.read(1 << 16).decode(errors="replace")
@@ -179,7 +179,7 @@ def _written_name(path: Path) -> str | None:
 
 
 def own_study(name: str) -> tuple[Path, Study] | None:
-    """Return the file and study ``name`` in the user's own folder, which hides its namesakes.
+    """Return the file and the study ``name`` in the user's folder, where it hides others.
 
     Raises:
         StudyError: its file is malformed, or see :func:`load_studies`.
@@ -193,7 +193,7 @@ def own_study(name: str) -> tuple[Path, Study] | None:
 
 
 def hidden_study(name: str) -> tuple[Path, Path] | None:
-    """Return the user's file and the store's, if they define different studies called ``name``.
+    """Return the user's file and the store's if both define ``name``, but differently.
 
     Raises:
         StudyError: one of them is malformed, or see :func:`load_studies`.
@@ -206,7 +206,7 @@ def hidden_study(name: str) -> tuple[Path, Path] | None:
 
 
 def measures(study: Study, recipe_hash: str | None = None) -> dict[str, Any]:
-    """Return what the study measures, without its paths; give ``recipe_hash`` if files are missing.
+    """Return what the study measures, without paths; pass ``recipe_hash`` if files are missing.
 
     Raises:
         StudyError: a prompt file is missing.
@@ -216,7 +216,7 @@ def measures(study: Study, recipe_hash: str | None = None) -> dict[str, Any]:
 
 
 def require_study_name(name: str) -> None:
-    """Raise StudyError if a study name is invalid, because it becomes a path.
+    """Raise StudyError if a study name is invalid; names are used as paths.
 
     Raises:
         StudyError: it is not a valid name.
@@ -229,7 +229,7 @@ def require_study_name(name: str) -> None:
 
 
 def find_study(name: str) -> Study:
-    """Return the study called ``name``, or the study in the YAML file ``name``.
+    """Return the study named ``name``, or the study in the YAML file at path ``name``.
 
     Raises:
         StudyError: it is unknown, or its file is malformed; the message lists the known studies.
@@ -249,9 +249,9 @@ def find_study(name: str) -> Study:
 
 
 def self_contained(study: Study) -> Study:
-    """Return the study with absolute paths, so that its file may be anywhere.
+    """Return the study with absolute paths, so that its file may be moved anywhere.
 
-    A known study is unchanged. Opened by file from any folder, or by name, it is the same study.
+    A known study is unchanged: whether opened by file from any folder or by name, it is the same.
     """
     absolute = study.with_absolute_paths()
     namesake = known_study(study.name)
@@ -266,7 +266,7 @@ _NOTE = "retired.json"
 
 
 def retire(store: Store, study: str) -> None:
-    """Mark ``study`` as retired; nothing else changes.
+    """Mark ``study`` as retired, and change nothing else.
 
     Raises:
         StudyError: the store has nothing for it, or the name is invalid.
@@ -284,7 +284,7 @@ def retire(store: Store, study: str) -> None:
 
 
 def bring_back(store: Store, study: str) -> None:
-    """Remove the mark of a retired study.
+    """Remove the mark that retires a study.
 
     Raises:
         StudyError: the study is not retired.
@@ -316,7 +316,7 @@ Values = Mapping[tuple[str, ...], str]
 
 
 def study_files(store: Store, name: str) -> list[Path]:
-    """Return the files that define the study ``name``: the user's own, the store's.
+    """Return the files that define the study ``name``: the user's and the store's.
 
     Raises:
         StudyError: the study comes with the package, or a file is malformed.
@@ -332,7 +332,7 @@ def study_files(store: Store, name: str) -> list[Path]:
 
 
 def is_taken(store: Store, name: str) -> Path | None:
-    """Return a file that a study called ``name`` would replace or be hidden by, or None."""
+    """Return a file that a new study ``name`` would replace or be hidden by, or None."""
     for folder in (*study_folders(), kept_in(store.root)):
         for path in (folder / f"{name}.yaml", folder / f"{name}.yml"):
             if path.exists():
@@ -342,7 +342,7 @@ def is_taken(store: Store, name: str) -> Path | None:
 
 
 def renamed_text(path: Path, old: str, new: str, values: Values | None = None) -> str:
-    """Return the text of the study file at ``path`` with the name ``new`` and replaced ``values``.
+    """Return the text of the study file at ``path`` with the ``new`` name and new ``values``.
 
     Raises:
         StudyError: it states its name in a form that only a person should change.
@@ -374,7 +374,7 @@ def renamed_text(path: Path, old: str, new: str, values: Values | None = None) -
 
 
 def rename_file(path: Path, old: str, new: str) -> Path:
-    """Rewrite the study's file under its new name, and return its path.
+    """Rewrite the study's file under its new name, and return the file's path.
 
     The file stays in its folder; its file name changes only if it was the study's name. If the
     process is killed midway, the old file or both exist; call this again to finish.
@@ -395,7 +395,7 @@ def rename_file(path: Path, old: str, new: str) -> Path:
 
 
 def rename_kept(store: Store, old: str, new: str) -> Path:
-    """Rename the store's definition like `rename_file`, with the files next to it.
+    """Rename the store's definition as `rename_file` does, including the files next to it.
 
     Raises:
         StudyError, StoreError: see `rename_file`.

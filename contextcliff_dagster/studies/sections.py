@@ -36,7 +36,7 @@ class Section(BaseModel):
 
 
 def listed(value: Any) -> Any:
-    """Return ``value`` as a list; a single value becomes a list of one item."""
+    """Return ``value`` as a list; a single value becomes a one-item list."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
@@ -260,7 +260,7 @@ _LONGEST_MONTH = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def check_cron(line: str) -> None:
-    """Check that ``line`` is minute, hour, day, month and weekday, and matches some moment.
+    """Check that ``line`` is minute, hour, day, month and weekday, and matches some time.
 
     Raises:
         ValueError: it is not; the message names the field.
@@ -304,7 +304,7 @@ def _number(text: str, low: int, words: str) -> int:
 
 
 NAME_CHARS = 60
-"""Longest study name, which becomes a folder, a Dagster group and a part of asset keys."""
+"""Maximum length of a study name, which becomes a folder, Dagster group and part of asset keys."""
 STUDY_NAME = rf"[a-z0-9][a-z0-9-]{{0,{NAME_CHARS - 1}}}"
 """Regular expression of a valid study name."""
 
@@ -338,7 +338,7 @@ class CorpusSection(BaseModel):
     def changed_options(
         self, change: Callable[[str, Mapping[str, Any]], dict[str, Any]]
     ) -> dict[str, Any]:
-        """Return the options changed by ``change``, given their kind; also in each mixed part."""
+        """Return the options changed by ``change``, which takes their kind; also in mixed parts."""
         options = change(self.kind, self.options)
         if self.kind == "mixed" and isinstance(parts := options.get("parts"), list):
             options["parts"] = [

@@ -1,4 +1,4 @@
-"""The text of a new study file: its values with explanations, and lines that are often wanted."""
+"""The text of a new study file: its values with explanations, and optional lines to uncomment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPTIONAL = (
     ("targeted: {pilot: 5, until: 5%}", "begin small, then go on where a drop may be"),
     ('schedule: {cron: "0 3 * * 1"}', "measure again every Monday at 3, from Dagster"),
 )
-"""Lines that are commented out in a new study, and the effect of each."""
+"""Lines that are commented out in a new study file, and what each of them does."""
 
 
 def answers_lost(tolerance: float) -> str:
@@ -31,7 +31,7 @@ def answers_lost(tolerance: float) -> str:
 
 
 def study_text(study: Study, about: str) -> str:
-    """Return ``study`` as a commented YAML file that reads back as the same study.
+    """Return ``study`` as commented YAML that reads back as the same study.
 
     ``about``: the study's question, which becomes the first line.
     """
@@ -90,7 +90,7 @@ def _lines(study: Study, about: str) -> Iterator[str]:
 
 
 def _shown_values(study: Study, name: str) -> dict[str, Any]:
-    """Return a section's values that differ from its defaults, and those always worth showing."""
+    """Return a section's values that differ from the defaults, and those always shown."""
     keys = {
         "bins": {"count"},
         "sampling": {"samples_per_bin", "questions_per_document"},
@@ -110,7 +110,7 @@ def _section(study: Study, name: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """Format a value as JSON, which is YAML, too; plain words go without quotes."""
+    """Format a value as JSON, which is also YAML; plain words need no quotes."""
     if isinstance(value, str) and _plain(value):
         return value
     if isinstance(value, list):

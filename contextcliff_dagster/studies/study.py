@@ -1,4 +1,4 @@
-"""A study, the parts of it that each package needs, and the files that it names.
+"""A study, the parts of it that each package needs, and the files that it references.
 
 A study may come from another person. Files that it names outside its own folder, and the server
 that counts its tokens, need the user's permission.
@@ -61,7 +61,7 @@ _LENGTH_PROFILE_KEYS = ("bins", "target", "targeted", "latency", "regression", "
 
 
 PROMPT_FILES = ("template", "system", "instructions")
-"""Keys of `prompt` that name files."""
+"""Keys of `prompt` whose values are file names."""
 
 
 _MOST_NAMED = 8
@@ -69,9 +69,9 @@ _SERVER, _TRACKER = "server ", "tracker "
 
 
 class Leave(NamedTuple):
-    """Permission of a study to read all below ``home`` (None: anything, for the user's own).
+    """A study's permission to read everything below ``home`` (None: anything, for the user's own).
 
-    Further files, and servers, must be in ``allowed``, in the form of `leave_needed`.
+    Other files, and servers, must be in ``allowed``, written as `leave_needed` returns them.
     """
 
     home: Path | None = None
@@ -82,7 +82,7 @@ class Leave(NamedTuple):
 
 
 def shipped_folders() -> list[Path]:
-    """Return the folders of the package's and its extensions' studies, and their prompts."""
+    """Return the folders of studies (and their prompts) in the package and its extensions."""
     installed = PACKAGE / "_studies"
     paths = [path for ext in extensions().values() if (path := ext.own("studies"))]
     return [installed if installed.is_dir() else PACKAGE.parent / "studies", *paths]
@@ -117,10 +117,10 @@ def _path_keys(kind: str, options: Mapping[str, Any]) -> list[str]:
 
 
 def leave_needed(study: Study, part: str = "") -> list[str]:
-    """Return the files and servers that the study needs and its user has not allowed.
+    """Return the files and servers that the study needs but its user has not allowed.
 
-    They are `<key> <path>` (links followed), `server <host>`, and `tracker <address>`. ``part``:
-    only under this key (corpus, tokenizer, prompt or track).
+    They are written `<key> <path>` (links followed), `server <host>` or `tracker <address>`.
+    ``part`` limits them to this key (corpus, tokenizer, prompt or track).
     """
     from contextcliff_dagster.inference.models.tokenizers import unlisted_server
 
@@ -140,7 +140,7 @@ def leave_needed(study: Study, part: str = "") -> list[str]:
 
 
 def described(study: Study, needed: Sequence[str]) -> str:
-    """Return a clause about the results of `leave_needed`."""
+    """Return a clause that describes the results of `leave_needed`."""
     files = [need for need in needed if not need.startswith((_SERVER, _TRACKER))]
     ending = ["and others"] if len(files) > _MOST_NAMED else []
     hosts = [need.removeprefix(_SERVER) for need in needed if need.startswith(_SERVER)]
@@ -192,7 +192,7 @@ def _files(study: Study, part: str) -> Iterator[tuple[str, str]]:
 
 
 def _tokenizers(study: Study) -> Iterator[tuple[str, str]]:
-    """Yield the study's tokenizer and its experiments' tokenizers, under the same key."""
+    """Yield the study's tokenizer and those of its experiments, under the same key."""
     yield "tokenizer", study.tokenizer
     for section in study.sections.values():
         if name := getattr(section, "tokenizer", ""):
@@ -200,7 +200,7 @@ def _tokenizers(study: Study) -> Iterator[tuple[str, str]]:
 
 
 def _servers(study: Study) -> Iterator[tuple[str, str]]:
-    """Yield the servers that read the study's texts, named like tokenizers."""
+    """Yield the servers that receive the study's texts, in the form of tokenizer names."""
     yield from _tokenizers(study)
     if study.leave.home is not None:  # a user's own study file shows the address itself
         for name, section in study.sections.items():
@@ -215,7 +215,7 @@ def _links_below(folder: str) -> list[str]:
 
 
 def _with_target(file: str) -> str:
-    """Return ``file`` with its link's target: permission covers one target only."""
+    """Return ``file`` with its link's target, because permission covers only one target."""
     with suppress(OSError, RuntimeError, ValueError):
         if "://" not in file and (target := str(Path(file).resolve())) != os.path.normpath(file):
             return f"{file}, a link to {target}"
@@ -231,7 +231,7 @@ def _is_within(file: str, homes: tuple[Path, ...]) -> bool:
 
 
 def home_of(file: Path) -> Path:
-    """Return the folder whose files a study file may read: the working folder, else its own."""
+    """Return the folder that a study file may read from: the working folder or its own."""
     path, working_folder = file.resolve(), Path.cwd().resolve()
     # The home folder would include everything, even downloads.
     wide = working_folder in (Path.home().resolve(), Path(working_folder.anchor))
@@ -239,19 +239,19 @@ def home_of(file: Path) -> Path:
 
 
 def imported_mark(definition: Path) -> Path:
-    """Return the file with an imported definition's permission, next to it in the store."""
+    """Return the file with permissions for an imported definition, next to it in the store."""
     return definition.with_suffix(".imported")
 
 
 def leave_record(study: Study) -> bytes:
-    """Return the content of `imported_mark`: permission for exactly this definition."""
+    """Return the content for `imported_mark`: permission for exactly this definition."""
     home, allowed = study.leave
     record = {"definition": _definition(study), "home": str(home), "allowed": sorted(allowed)}
     return json.dumps(record, indent=1).encode()
 
 
 def recorded_leave(study: Study, definition: Path) -> Leave:
-    """Return the permission of the study at ``definition``; the least if the file was changed."""
+    """Return the permission for the study at ``definition``; minimal if the file changed."""
     mark = imported_mark(definition)
     if not mark.exists():
         return Leave()
@@ -268,7 +268,7 @@ def _definition(study: Study) -> str:
 
 
 def prompt_files(study: Study) -> dict[str, str]:
-    """Return the files that the study's prompt names, by key, as written."""
+    """Return the files of the study's prompt by key, as written in the study."""
     values = {key: getattr(study.prompt, key) for key in PROMPT_FILES}
     # The study may also contain the template's text itself.
     written = {"template"} if "{document}" in (study.prompt.template or "") else set()
@@ -296,14 +296,14 @@ def prompt_text(study: Study, key: str, file: str) -> str:
 
 
 class Renaming(NamedTuple):
-    """A renaming that was begun but not finished."""
+    """A renaming that has begun but is not finished."""
 
     old: str
     new: str
 
     @property
     def command(self) -> str:
-        """The command that finishes it."""
+        """The command line that finishes the renaming."""
         return f"contextcliff studies rename {self.old} {self.new}"
 
 
@@ -322,7 +322,7 @@ def begun_renaming(store: Store) -> Renaming | None:
 
 @contextmanager
 def study_used(store: Store, study: str) -> Iterator[None]:
-    """Hold a lock against renaming ``study``; it ends with the process at the latest.
+    """Prevent ``study`` from being renamed within the block; the lock ends with the process.
 
     Raises:
         StoreError: it is being renamed, or a renaming was interrupted.
@@ -343,7 +343,7 @@ def study_used(store: Store, study: str) -> Iterator[None]:
 
 @contextmanager
 def study_alone(store: Store, study: str) -> Iterator[None]:
-    """Hold ``study`` exclusively.
+    """Hold ``study`` exclusively within the block.
 
     Raises:
         StoreError: a run is using it.
@@ -359,7 +359,7 @@ def study_alone(store: Store, study: str) -> Iterator[None]:
 
 @contextmanager
 def _lock(store: Store, study: str, mode: int) -> Iterator[bool]:
-    """Lock ``study`` in ``mode`` and yield whether it is locked; True if locks are unsupported.
+    """Lock ``study`` in ``mode`` and yield whether it is locked; True where locks do not exist.
 
     The lock is an empty folder: a new study has no folder yet while its first run prepares it.
     """
@@ -385,7 +385,7 @@ def _lock(store: Store, study: str, mode: int) -> Iterator[bool]:
 
 
 NO_CORPUS = CorpusSection(kind="none")
-"""Corpus of a study whose experiments all make their own documents."""
+"""Corpus of a study whose experiments all generate their own documents."""
 
 
 class Study(Section):
@@ -452,12 +452,12 @@ class Study(Section):
 
     @property
     def sections(self) -> Mapping[str, Any]:
-        """The file's sections for experiments, by name; checked against their declarations."""
+        """The sections for experiments in the file, by name, checked against their declarations."""
         return self.model_extra or {}
 
     @property
     def has_corpus(self) -> bool:
-        """Whether documents are read from a corpus; without one, no length profile is measured."""
+        """Whether documents come from a corpus; without one, no length profile is measured."""
         return self.corpus != NO_CORPUS
 
     @property
@@ -469,7 +469,7 @@ class Study(Section):
         return self._leave
 
     def trusted(self) -> Study:
-        """Return the study with permission to use all files and servers that it names."""
+        """Return the study with permission for all files and servers that it references."""
         return self.with_leave(self._leave.also(leave_needed(self)))
 
     def with_leave(self, leave: Leave) -> Study:
@@ -479,12 +479,12 @@ class Study(Section):
 
     @property
     def task(self) -> str | None:
-        """The study's task, if its corpus names exactly one."""
+        """The study's task if its corpus specifies exactly one."""
         return None if (task := self.corpus.options.get("task")) is None else str(task)
 
     @property
     def bin_keys(self) -> tuple[str, ...]:
-        """Keys of the length bins, fixed by the count alone (a merged bin keeps its key)."""
+        """Keys of the length bins; they depend only on the count (a merged bin keeps its key)."""
         return tuple(f"b{number:02d}" for number in range(self.bins.count))
 
     @property
@@ -494,7 +494,7 @@ class Study(Section):
 
     @property
     def tokenizer_name(self) -> str:
-        """The tokenizer, a ``file:`` path made absolute (relative to the study file)."""
+        """The tokenizer's name; a ``file:`` path is absolute (relative to the study file)."""
         name = self.tokenizer
         return f"file:{absolute(self._folder, name[5:])}" if name.startswith("file:") else name
 
@@ -520,7 +520,7 @@ class Study(Section):
         return SampleSpec(s.samples_per_bin, s.seed, s.questions_per_document, s.min_tokens)
 
     def recipe(self) -> Recipe:
-        """Return the request recipe, with the texts of the prompt's files read in.
+        """Return the request recipe, including the texts of the prompt's files.
 
         Raises:
             StudyError: a file is missing, not text, or has too few instruction wordings.
@@ -558,7 +558,7 @@ class Study(Section):
         return AnalysisSettings(**dict(self.analysis), ttft_limit_ms=limit)
 
     def target_of_rounds(self) -> Target:
-        """Return pilot, half-width and size of a round; the defaults if the study names none.
+        """Return pilot, half-width and round size, or the defaults if the study has none.
 
         Raises:
             StudyError: ``until`` is outside its range.
@@ -570,8 +570,8 @@ class Study(Section):
         return Target(section.pilot, float(section.until.removesuffix("%")) / 100.0, section.round)
 
     def manifest_spec_hash(self) -> str:
-        """Return the SHA-256 (hex) of what the manifest depends on except corpus bytes and sample
-        size: samples are nested, so that a manifest drawn for 20 per bin also serves 5.
+        """Return the SHA-256 (hex) of everything the manifest depends on except corpus bytes and
+        sample size, because samples are nested: a manifest drawn for 20 per bin also serves 5.
         """
         drawn_by = {"seed", "questions_per_document", "min_tokens"}
         spec = {
@@ -593,16 +593,16 @@ class Study(Section):
         return self.changed(models=tuple(dict.fromkeys(models)))
 
     def with_samples(self, samples_per_bin: int) -> Study:
-        """Return the same study with another sample size; a smaller sample is part of a larger."""
+        """Return the study with another sample size; smaller samples are part of larger ones."""
         pilot = min(self.sampling.pilot_per_bin, samples_per_bin)
         size = {"samples_per_bin": samples_per_bin, "pilot_per_bin": pilot}
         return self.changed(sampling={**dict(self.sampling), **size})
 
     def with_seed(self, seed: int) -> Study:
-        """Return the study with another sample, as ``<name>-seed-<seed>``: it overwrites nothing.
+        """Return the study with another sample, named ``<name>-seed-<seed>`` to overwrite nothing.
 
-        A generated corpus is generated anew, so that two seeds share no document, and a corpus that
-        samples files takes others.
+        A generated corpus is generated anew, so that two seeds share no document; a corpus that
+        samples files takes other files.
 
         Raises:
             StudyError: the seed is negative.
@@ -626,7 +626,7 @@ class Study(Section):
         )
 
     def changed(self, **values: Any) -> Study:
-        """Return a copy with other values under some keys, checked like a study file.
+        """Return a copy with other values for some keys, checked like a study file.
 
         Raises:
             StudyError: a value is invalid for its key.
@@ -645,7 +645,7 @@ class Study(Section):
 
 
 def require_length_profile(study: Study) -> None:
-    """Raise for a study whose experiments all make their own documents.
+    """Raise for a study whose experiments all generate their own documents.
 
     Raises:
         StudyError: it has no corpus.
@@ -659,7 +659,7 @@ def require_length_profile(study: Study) -> None:
 
 
 def read_by_all(study: Study) -> Study:
-    """Return ``study``; raise if it sets keys that only a length profile reads but has none.
+    """Return ``study``; raise if it has no length profile but sets keys only a profile uses.
 
     Raises:
         ValueError: one of them differs from its default.

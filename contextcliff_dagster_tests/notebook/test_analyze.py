@@ -179,7 +179,7 @@ LENGTHS, SCORES = list(range(100, 140)), [1.0] * 40
         ([100] * 40, SCORES, {}, "one length, 100 tokens"),
         (LENGTHS, [None] * 40, {"failures": ["transport_error"] * 40}, "has a score"),
         (LENGTHS, [None] * 40, {"failures": ["no idea"] * 40}, "scores[0] (and 39 more)"),
-        (LENGTHS, SCORES, {"replicates": [0] * 40}, "name the examples"),
+        (LENGTHS, SCORES, {"replicates": [0] * 40}, "give the examples"),
         (LENGTHS, SCORES, {"models": [None, *("m" * 39)]}, "models[0] is empty"),
         (LENGTHS, SCORES, {"models": [{}] * 40}, "models holds struct"),
         (LENGTHS, SCORES, {"tolerance": 3}, "'tolerance' is 3"),

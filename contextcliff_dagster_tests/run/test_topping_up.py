@@ -135,7 +135,7 @@ def test_a_smaller_study_after_a_full_run_shrinks_nothing(
 
 
 def test_more_than_the_manifest_holds_is_refused_with_a_sentence(run: Run, prepared: None) -> None:
-    with pytest.raises(StudyError, match=r"9 examples a bin .* sampled with 4"):
+    with pytest.raises(StudyError, match=r"9 examples per bin .* sampled with 4"):
         run("predictions", config={"predictions": {"samples_per_bin": 9}})
 
 

@@ -1,8 +1,8 @@
-"""Adaptive allocation: the best lengths for the next examples, and the rounds of sampling.
+"""Adaptive allocation: which lengths to sample next, and the rounds of sampling.
 
-The question is which window of the target width holds the place of the loss. A score from cell g is
-the more informative, the more its probability differs between the answers "before the window",
-"inside" and "after it, or nowhere" (c, with posterior weights w_c):
+The question is which window of the target width contains the loss. A score from cell g is more
+informative the more its probability differs between the answers "before the window", "inside" and
+"after it, or nowhere" (c, with posterior weights w_c):
 
     I_g = H(p_g) - sum_c w_c H(p_gc),   H(p) = -p log p - (1 - p) log(1 - p),
 
@@ -13,7 +13,7 @@ with that mean. A graded score is more informative, by a similar factor everywhe
 drawn with weight (I_g / cost_g)^3, cost_g the mean tokens of an example in g: per token, because
 long documents are expensive; cubed, not only the best cell, because the posterior may be wrong.
 
-Sampling stops when the window holds 95%, when the cap is the longest length, or when no examples
+Sampling stops when the window has 95% probability, the cap is the longest length, or no examples
 are left. The next draw depends on scores only through lengths, and within a cell or bin documents
 come in a fixed order. So, given the lengths, the likelihood of all scores and the posterior are the
 same as if the lengths had been chosen at the start (Berger and Wolpert 1988, The Likelihood
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 SHARPNESS = 3.0
 _EXPLORE = 0.02
-"""Least weight of a group relative to the best, because the posterior may be wrong."""
+"""Minimum weight of a group relative to the best one, because the posterior may be wrong."""
 
 Stop = Literal["located", "no_loss", "exhausted"]
 
@@ -53,7 +53,7 @@ Stop = Literal["located", "no_loss", "exhausted"]
 class Aim:
     """The next step according to the posterior.
 
-    ``window``: the likeliest window of the loss. ``none``: probability that there is no loss.
+    ``window``: most probable window of the loss. ``none``: probability that there is no loss.
     ``done``: why sampling ends; ``None`` while it continues.
     """
 
@@ -63,11 +63,11 @@ class Aim:
 
 
 def take_aim(posterior: LossPlace, half_width: float, enough: float, safe: float) -> Aim:
-    """Return the likeliest window of ± ``half_width`` (share of examples), and whether to stop.
+    """Return the most probable window, ± ``half_width`` (share of examples), and whether to stop.
 
     Args:
-        enough: probability of the window at which sampling ends.
-        safe: probability of no loss at which the cap is the longest length.
+        enough: sampling ends when the window has this probability.
+        safe: the cap is the longest length once P(no loss) reaches this value.
     """
     window = posterior.window(half_width)
     if window.mass >= enough:
@@ -117,9 +117,9 @@ def weigh(posterior: LossPlace, window: Window, group: Ints, count: int) -> Floa
 
 
 def apportion(weight: Floats, left: Ints, batch: int) -> Ints:
-    """Return whole numbers near ``batch`` x ``weight``, at most ``left``; their sum is ``batch``.
+    """Return whole numbers near ``batch`` x ``weight``, at most ``left``, that sum to ``batch``.
 
-    Uses largest remainders; a shortfall goes to other groups by weight, up to the sum of ``left``.
+    Uses the largest-remainder method; a group's shortfall goes to the others by weight.
     """
     counts = np.zeros(len(weight), dtype=np.int64)
     while (shortfall := min(batch, int(left.sum())) - int(counts.sum())) > 0:
@@ -135,7 +135,7 @@ def apportion(weight: Floats, left: Ints, batch: int) -> Ints:
 
 
 def bins_of(cells: RankCells, edges: Mapping[str, tuple[int, int]]) -> tuple[Ints, list[str]]:
-    """Return the number of the bin with each cell's middle (G; -1: none), and the bins' keys.
+    """Return which bin contains each cell's middle (G; -1: none), and the bins' keys.
 
     ``edges``: bin -> lowest and highest length in tokens, both inclusive.
     """
@@ -153,7 +153,7 @@ def _entropy(p: Floats) -> Floats:
 
 
 UNTIL = (0.01, 0.25)
-"""Least and largest half-width: narrower than a cell is impossible, wider is uninformative."""
+"""Minimum and maximum half-width: cells limit the precision; wide windows say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class Target:
 
     Attributes:
         pilot: examples per bin in the first round.
-        half_width: half-width of the window that must hold the loss, as a share of the examples.
+        half_width: half-width of the window that must hold the loss, as a fraction of the examples.
         batch: examples per later round.
 
     Raises:
@@ -195,7 +195,7 @@ class Round:
         more: examples to add, by bin; empty when ``done``.
         asked: examples asked so far, by bin.
         window: likeliest window of the drop; ``None`` before the pilot.
-        none: probability that the drop is never reached.
+        none: probability that the score never falls by ``drop``.
         done: why sampling ends; ``None`` while it continues.
         drop: the relative drop to locate; the cap ends where it may be reached.
     """
@@ -214,7 +214,7 @@ class Round:
 
     @property
     def belief(self) -> str:
-        """Return what is known about the loss so far, as a clause."""
+        """Return a clause on what is known about the loss so far."""
         if self.window is None:
             return "nothing is known yet"
         where = (
@@ -224,12 +224,12 @@ class Round:
         return where if self.none < 0.005 else f"{where}, and nowhere with {self.none:.0%}"
 
     def number(self, target: Target) -> int:
-        """Return the number of this round, derived from its examples; the pilot is 1."""
+        """Return the number of this round, derived from the examples asked; the pilot is 1."""
         later = sum(self.asked.values()) - target.pilot * len(self.asked)
         return 1 if self.window is None else 2 + max(later, 0) // target.batch
 
     def sentence(self, number: int) -> str:
-        """Return the reason for this round, or for stopping; ``number``: of the round, pilot 1."""
+        """Return why this round is run or sampling stops; the pilot has ``number`` 1."""
         total = sum(self.asked.values())
         if self.done == "located":
             return f"Done after {total:,} examples: {self.belief}."
@@ -312,7 +312,7 @@ def _unseen(
     target: Target,
     settings: AnalysisSettings,
 ) -> set[str]:
-    """Return the longest bins if their answers alone cannot rule out a loss.
+    """Return the longest bins whose answers alone cannot rule out a loss.
 
     Empty if the remaining range is no wider than the target window.
     """

@@ -1,6 +1,6 @@
-"""Error rates of verdict and cap for a study design, by simulation.
+"""Error rates of the verdict and the cap for a study design, by simulation.
 
-The simulation needs no measurement, but can use a pilot. Samples are drawn from planted curves
+The simulation needs no measurement but can use a pilot. Samples are drawn from planted curves
 according to the study's design. A pool of documents with one or more questions each is cut into
 quantile bins, ``per_bin`` questions are drawn from every bin, and each is scored. Each document has
 its own probability around the curve's mean, p_d ~ Beta with correlation rho between its questions
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 CONFIDENCE = 0.95
-"""Confidence of the limits on the Monte Carlo error, not of the simulated intervals."""
+"""Confidence level of the Monte Carlo limits, not of the simulated intervals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Rate:
 @dataclass(frozen=True, slots=True)
 class Reach:
     """Caps as shares of the truly safe range (0 without a cap): quartiles, and 95% limits of the
-    median (by its order statistics)."""
+    median, from order statistics."""
 
     median: float | None
     low: float | None
@@ -95,8 +95,8 @@ GRADED_SHARE = 0.5
 GRADED_CONCENTRATION = 4.0
 _EDGE = 1e-3
 _OWN_QUESTION = 1.0
-"""Prior answers for the probability of one question with repeated calls: most questions are either
-always right or always wrong."""
+"""Prior answers for the chance of a right answer when one question is asked repeatedly: most
+questions are either always right or always wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Design:
         questions: least and largest number of questions per document in the pool.
         pool: questions in the pool; ``None``: the pool has only the drawn questions, so the sample
             itself has that many questions per document.
-        binary: whether scores are 0 or 1, or else graded.
+        binary: whether scores are 0 or 1 rather than graded.
         correlation: between two questions on one document, 0..1, for 0/1 scores of single calls;
             graded and averaged scores have another correlation (`of_chances`).
         replicates: calls per question, averaged.
@@ -129,8 +129,8 @@ class Design:
 class Drawn:
     """A simulated sample and its population.
 
-    ``documents`` is input for the analysis. For every question of the pool, shortest first:
-    ``share``, the share of questions on shorter documents, and ``log_length``.
+    ``documents`` is the input of the analysis. ``share`` and ``log_length`` describe the pool's
+    questions, shortest first; ``share`` is the fraction of questions on shorter documents.
     """
 
     documents: Documents
@@ -138,13 +138,13 @@ class Drawn:
     log_length: Floats
 
     def share_up_to(self, tokens: float) -> float:
-        """Return the share of the pool's questions on documents of at most ``tokens``."""
+        """Return the fraction of the pool's questions on documents of at most ``tokens``."""
         count = np.searchsorted(self.log_length, np.log(tokens) + 1e-9, side="right")
         return float(count / len(self.log_length))
 
 
 def simulate(design: Design, curve: Curve, rng: np.random.Generator) -> Drawn:
-    """Return one sample of ``design`` with ``curve`` as the true mean."""
+    """Return one simulated sample of ``design`` with ``curve`` as the true mean."""
     pool = simulate_pool(design, curve, rng)
     # `per_bin` questions of every quantile bin
     cuts = (np.arange(design.bins + 1) * len(pool.score) / design.bins).astype(np.int64)
@@ -155,11 +155,11 @@ def simulate(design: Design, curve: Curve, rng: np.random.Generator) -> Drawn:
 def simulate_sample(
     lengths: Ints, questions: Ints, design: Design, curve: Curve, rng: np.random.Generator
 ) -> Drawn:
-    """Return simulated answers to a given sample, which is its own population.
+    """Return simulated answers to a given sample, treated as the whole population.
 
     Args:
         lengths, questions: tokens of the documents, ascending, and number of questions on each (D).
-        design: provides scores, correlation and replicates; the sample determines the other parts.
+        design: used only for the kind of score, the correlation and the replicates.
     """
     document = np.repeat(np.arange(len(lengths)), questions)
     pool = _answered(lengths, document, design, curve, rng)
@@ -247,7 +247,7 @@ def _answered(
 
 
 ASSUMED = ("baseline", "correlation")
-"""Properties that depend on the model and its answers, not on the design."""
+"""Inputs that depend on the model and its answers, not on the design."""
 _PERMUTATIONS = 199
 _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -3, -1
 
@@ -286,11 +286,11 @@ class Planted:
 
     Attributes:
         drop: least and largest planted drop.
-        found: share of verdicts cliff, gradual decline, decline or dip (flat curves: false alarms).
-        unsafe: share of caps beyond the first length at which the tolerance is lost, among curves
-            that lose it.
-        without_cap: share of runs without a cap. cap: relative to the safe (flat: whole) range.
-        held: share of detected steps whose place lies in the interval of the location.
+        found: rate of verdicts cliff, gradual decline, decline or dip (flat curves: false alarms).
+        unsafe: rate of caps beyond the first length at which the loss reaches the tolerance, among
+            curves whose loss does.
+        without_cap: rate of runs without a cap. cap: caps relative to the safe (flat: whole) range.
+        held: fraction of detected steps whose true place lies in the interval of the location.
     """
 
     kind: str
@@ -332,7 +332,7 @@ class _Run:
 def of_chances(design: Design) -> float:
     """Return the correlation of the documents' chances, from the correlation of the scores.
 
-    Scores scatter around their document's chance p with variance c p (1 - p), so a correlation r
+    Scores vary around their document's chance p with variance c p (1 - p), so a correlation r
     of the scores corresponds to rho = r c / (1 - r + r c) of the chances; c is 1 for 0/1 scores,
     and less for graded scores and means of repeated calls (see `_scores`).
     """
@@ -362,7 +362,7 @@ def calibrate(
     Args:
         simulations: number of samples, in the order of `true_curves.ORDER`; of 22, six are flat and
             five have the drop whose power is reported.
-        jobs: processes. With several, call it under ``if __name__ == "__main__"`` in a script.
+        jobs: processes. If several, scripts must call this under ``if __name__ == "__main__"``.
         on_progress: called with the number of finished simulations and their total.
     """
     runs: list[_Run] = []
@@ -381,7 +381,7 @@ def calibrate(
 
 
 def _mapped(function: Callable[[int], _Run], numbers: Sequence[int], jobs: int) -> Iterator[_Run]:
-    """Map ``function`` over ``jobs`` processes (1: this one), one thread each: arrays are small."""
+    """Map ``function`` over ``jobs`` processes (1: this one), with one thread each."""
     if jobs <= 1:
         from threadpoolctl import threadpool_limits
 
@@ -471,7 +471,7 @@ def _simulate(plan: Plan, settings: AnalysisSettings, seed: int, number: int) ->
 
 
 def describe(plan: Plan) -> dict[str, Any]:
-    """Return the plan as JSON, a sample's documents summarised; ``sha256`` omits ``ASSUMED``."""
+    """Return the plan as JSON with sample documents summarised; ``sha256`` omits ``ASSUMED``."""
     out: dict[str, Any] = {**asdict(plan.design), "baseline": plan.baseline}
     out |= {"questions": list(plan.design.questions), "examples": plan.examples}
     if plan.sample is not None:

@@ -1,4 +1,4 @@
-"""Planted curves for simulation, and the window of lengths that holds a loss.
+"""Planted curves for simulation, and the window of lengths that contains a loss.
 
 A planted curve is a model's mean score over length, for simulation: a function of the *share of the
 samples* that are shorter (u, 0..1), so that the same plan fits any corpus. `place` .4 means that
@@ -41,11 +41,11 @@ class Curve:
 
     Attributes:
         shape: ``flat``; ``step`` down at ``place``; ``dip`` from ``place`` to ``end``; ``ramp``,
-            linear in the share of samples from ``place`` to ``end``; ``stairs``, a third of the
+            linear in the fraction of samples from ``place`` to ``end``; ``stairs``, a third of the
             drop at either and in the middle; ``decay``, by exp(-share / place); ``logistic`` in log
             length around ``place`` with ``end`` the place where .9 of the drop has happened.
         baseline: mean before any loss, 0..1.
-        drop: share of the baseline lost at the deepest point.
+        drop: fraction of the baseline lost at the deepest point.
         place, end: shares of the samples, 0..1.
         noisy_from: scores from this share of the samples up to ``place`` are 0 or 1 with unchanged
             mean (a zone of inflated variance before the fall); 1: no such zone.
@@ -96,10 +96,10 @@ class Curve:
         log_length: Floats | None = None,
         baseline_share: float = BASELINE_SHARE,
     ) -> float | None:
-        """Return the share of the samples at which ``tolerance`` of the baseline is first lost.
+        """Return the sample quantile at which the baseline's loss first reaches ``tolerance``.
 
         The baseline is the true mean of the shortest ``baseline_share`` of the samples (if 0, of
-        the very first sample). ``None`` if the tolerance is never lost. ``share``, ``log_length``:
+        the very first sample). ``None`` if it never does. ``share``, ``log_length``:
         the whole population, ascending.
         """
         mean = self.mean(share, log_length)
@@ -115,16 +115,16 @@ ORDER = (
     FLAT, STEP, STEPS, FLAT, RAMP, STEP, FLAT, DIP, STEP, STAIRS,
     FLAT, STEP, DECAY, FLAT, RAMP, FLAT, STEP, STAIRS, STEPS, LOGISTIC, LATE, OUTLIERS,
 )  # fmt: skip
-"""Kinds of curve to plant, in turn: every number of simulations has this mix."""
+"""Kinds of curve to plant, in rotation, so that any number of simulations has this mix."""
 KINDS = (FLAT, STEP, STEPS, RAMP, STAIRS, DECAY, LOGISTIC, LATE, OUTLIERS, DIP)
 FOUND_DROP = 1.5
-"""Drop for which power is reported, in tolerances: 45% at a tolerance of 30%."""
+"""Drop for which power is reported, in multiples of the tolerance: 45% at 30%."""
 _DEEP, _MOST = (7 / 6, 8 / 3), 0.9
-"""Least and largest other drop in tolerances, and its upper limit: 35 to 80% at 30%."""
+"""Range of the other drops, in multiples of the tolerance, and their limit: 35-80% at 30%."""
 
 
 def drops(kind: str, tolerance: float) -> tuple[float, float]:
-    """Return the least and the largest drop planted for a kind of curve."""
+    """Return the smallest and the largest drop planted for a kind of curve."""
     if kind == FLAT:
         return 0.0, 0.0
     if kind == STEP:
@@ -167,14 +167,14 @@ def draw_curve(kind: str, baseline: float, tolerance: float, rng: np.random.Gene
 CELLS = 100
 _CURVES = 500
 _CERTAIN = 1e-4
-"""Least probability of a cell at either end of a window."""
+"""Minimum probability of the cells at either end of a window."""
 
 
 @dataclass(frozen=True)
 class RankCells:
-    """The available examples in cells by length; arrays of length G, shortest first.
+    """The available examples, grouped by length into cells; arrays of length G, shortest first.
 
-    ``low``, ``high``: shortest and longest length in tokens. ``share``: share of the examples,
+    ``low``, ``high``: shortest and longest length in tokens. ``share``: fraction of the examples,
     0..1. ``cost``: mean tokens per example.
     """
 
@@ -185,7 +185,7 @@ class RankCells:
 
     @cached_property
     def starts(self) -> Floats:
-        """Return the share of the examples before each cell, and 1 at the end (G + 1)."""
+        """Return the fraction of the examples before each cell, then 1 (G + 1)."""
         return np.concatenate([[0.0], np.cumsum(self.share)])
 
     def of(self, length_tokens: Ints) -> Ints:
@@ -195,7 +195,7 @@ class RankCells:
 
 
 def rank_cells(length_tokens: Ints, at_most: int = CELLS) -> RankCells:
-    """Return cells with equal numbers of examples, by length in tokens; equal lengths share one.
+    """Return cells of nearly equal size, by length in tokens; equal lengths share a cell.
 
     Raises:
         ValueError: ``length_tokens`` is empty.
@@ -226,7 +226,7 @@ class Window:
 
 @dataclass(frozen=True)
 class LossPlace:
-    """Posterior distribution of the place of a loss, given the scores.
+    """Posterior distribution of the location of a loss, given the scores.
 
     Attributes:
         place: probability that the loss is first reached in a cell (G).
@@ -242,7 +242,7 @@ class LossPlace:
     mean: Floats
 
     def window(self, half_width: float) -> Window:
-        """Return the likeliest window of width at most twice ``half_width`` (share of examples)."""
+        """Return the most probable window at most twice ``half_width`` (share of examples) wide."""
         starts = self.cells.starts
         summed = np.concatenate([[0.0], np.cumsum(self.place)])
         # A place may be anywhere in its cell: a window is as wide as its cells together.
@@ -262,11 +262,11 @@ class LossPlace:
 def locate_loss(
     documents: Documents, cells: RankCells, share: float, baseline_share: float = BASELINE_SHARE
 ) -> LossPlace:
-    """Return where ``share`` of the baseline is first lost, given ``documents`` (none: the prior).
+    """Return where the score first falls by ``share`` of the baseline; no documents: the prior.
 
     Args:
         cells: at least two cells.
-        baseline_share: share of the examples, shortest first, that cannot hold the place.
+        baseline_share: fraction of the examples, shortest first, that cannot hold the place.
     """
     count = len(cells.share)
     baseline = int(np.searchsorted(cells.starts, baseline_share - 1e-9))

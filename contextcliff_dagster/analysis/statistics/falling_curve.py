@@ -1,14 +1,14 @@
 """The falling curve: its posterior given the scores, and all quantities derived from it.
 
 The mean of cell g is m r_g: m in (0, 1) has a flat prior, and r is a Markov process on a grid of
-shares from 1 down to nearly 0, over the share of the examples that are shorter. It is *still* or
+shares from 1 down to nearly 0, over the fraction of the examples that are shorter. It is *still* or
 *sliding*. While still, it sometimes jumps down, to each lower level with equal probability, or
 starts to slide; while sliding, it falls level by level until it stops. The rates are unknown, so a
 few regimes are averaged by their evidence. Scores are quasi-binomial,
 
     log likelihood of cell g  =  [s_g log mu + (n_g - s_g) log(1 - mu)] / phi_g.
 
-If guessing scores c, no mean falls below it: the mean is c + (m - c) r_g, and the shares kept refer
+If guessing scores c, no mean falls below c: the mean is c + (m - c) r_g, and the shares kept refer
 to the baseline's distance from c.
 
 Sums over all paths are exact (forward-backward: Rabiner 1989, Proceedings of the IEEE 77, 257-286).
@@ -22,9 +22,9 @@ state at its end; a separate forward sum computes it.
 
 The posterior gives each cell's probabilities. `part_reached` and `draw_curves` answer questions
 about several lengths of one curve, such as where a part of its drop has happened: the former sums
-over two cells, the longest and another; the latter draws whole curves from the posterior.
+over pairs of cells, the longest and one other; the latter draws whole curves from the posterior.
 
-Neighbouring documents are summed to cells (`merge_cells`), to which all curves are fitted.
+Neighbouring documents are summed into cells (`merge_cells`), to which all curves are fitted.
 
 Caps at every tolerance, lengths of a loss, the drop, its midpoint, the plotted line and its band
 come from one posterior (`FallingCurve`), so they cannot contradict each other: the chance of a loss
@@ -54,7 +54,7 @@ LEVELS: Floats = np.array([
     1.0, 0.97, 0.94, 0.91, 0.88, 0.85, 0.82, 0.79, 0.765, 0.74, 0.72, 0.70, 0.68, 0.66, 0.63,
     0.60, 0.56, 0.52, 0.48, 0.44, 0.40, 0.35, 0.30, 0.25, 0.20, 0.15, 0.10, 0.05, 0.01,
 ])  # fmt: skip
-"""Grid of the shares kept; finest in the range of the tolerances."""
+"""Grid of the shares kept; it is finest in the range of the tolerances."""
 REGIMES = (
     # jumps, starts, slides, stops, weight
     (0.5, 0.0, 0.0, 0.0, 0.5),
@@ -63,15 +63,15 @@ REGIMES = (
     (0.2, 1.5, 60.0, 4.0, 0.1),
     (0.2, 1.5, 150.0, 8.0, 0.1),
 )
-"""Rates over the whole range of lengths at which a still mean jumps or starts to slide, and a
-sliding mean falls by `_SLIDE` or stops; the prior weight. Chosen by benchmarks/accept.py."""
+"""Rates, per whole range of lengths, at which a still mean jumps or starts to slide, and a sliding
+mean falls by `_SLIDE` or stops; last, the prior weight. Chosen by benchmarks/accept.py."""
 _SLIDE = 0.04
 _MEANS = 25
 """Number of values of m, on the arcsine scale within about 4 SE of the baseline's mean."""
 _LEAST, _MOST = 1e-3, 1.0 - 1e-3
 _TERMS = 16
 MODES = 2
-"""Still and sliding: a state is a mode and a level, ordered by mode, then level."""
+"""The modes are still and sliding; a state is a mode and a level, ordered by mode, then level."""
 _KEPT: Floats = np.tile(LEVELS, MODES)
 
 
@@ -107,7 +107,7 @@ class FallingPosterior:
     guessing: float = 0.0
 
     def chance_lost(self, share: float) -> Floats:
-        """Chance that at least ``share`` of the baseline is lost, per cell beyond it (G - B)."""
+        """Return P(at least ``share`` of the baseline is lost) for each cell beyond it (G - B)."""
         at_most = np.cumsum(self.kept[:, ::-1], axis=1)
         ascending = LEVELS[::-1]
         lower = int(np.clip(np.searchsorted(ascending, 1.0 - share) - 1, 0, len(LEVELS) - 2))
@@ -130,7 +130,7 @@ def falling_posterior(
     Args:
         dispersion: phi of each cell (G).
         baseline: number of cells in the baseline region; at least one.
-        share: share of the population in each cell (G); by default its share of ``n``.
+        share: fraction of the population in each cell (G); by default its fraction of ``n``.
         guessing: mean score of guessing.
     """
     share = n / n.sum() if share is None else share
@@ -193,7 +193,7 @@ def kept_of(level: Floats | float, kept: Floats | float, guessing: float) -> Flo
 
 
 class _Exchange:
-    """Exchange of states (m, r) at the end of the baseline region for (its mean, share kept).
+    """Exchange of the states (m, r) at the end of the baseline region for (its mean, share kept).
 
     Both new values are split between their two neighbours on the grid.
 
@@ -242,7 +242,7 @@ def _between(grid: Floats, values: Floats) -> tuple[Ints, Floats]:
 
 
 def _plateaus(n: float, s: float, dispersion: float, guessing: float) -> Floats:
-    """Return the values of m that the baseline supports, and higher ones before an early fall.
+    """Return the values of m that the baseline supports, and higher ones in case of an early fall.
 
     They are on the arcsine scale of the part above guessing, which is less certain near guessing.
     """
@@ -262,8 +262,8 @@ def _moves(steps: Floats) -> tuple[Floats, Ints]:
 
     Returns the matrices of the distinct steps (D, R, S, S), and the index of each step (G).
 
-    Uses the exponential's series for a step halved until it is short, squared as often (Moler and
-    Van Loan 2003, SIAM Review 45, 3-49).
+    Halves each step until it is short, sums the exponential series, and squares the result as often
+    (Moler and Van Loan 2003, SIAM Review 45, 3-49).
     """
     powers = _rate_powers()
     distinct, index = np.unique(steps.round(6), return_inverse=True)
@@ -279,7 +279,7 @@ def _moves(steps: Floats) -> tuple[Floats, Ints]:
 
 @cache
 def _rate_powers() -> Floats:
-    """Return Q^j / j! for each regime's rates Q: the exponential's series (terms, R, S, S)."""
+    """Return Q^j / j! for each regime's rates Q, the exponential series' terms (terms, R, S, S)."""
     width = np.abs(np.gradient(LEVELS))
     count = len(LEVELS)
     rates = np.zeros((len(REGIMES), MODES * count, MODES * count))
@@ -304,7 +304,7 @@ _CONTRADICTED = 5e-3
 
 
 def part_reached(posterior: FallingPosterior, part: float, least: float) -> Floats:
-    """Return the chance that ``part`` of the drop has happened, for drops of at least ``least``.
+    """Return P(``part`` of the drop has happened), counting only drops of at least ``least``.
 
     The drop is the loss at the longest length. One value per cell beyond the baseline (G - B).
     """
@@ -362,17 +362,17 @@ def draw_curves(
 
 
 MAX_CELLS = 200
-"""Most cells of a curve: more cost time and move a cap by less than 0.5% of ranks."""
+"""Maximum number of cells in a curve; more take time and move a cap by less than 0.5% of ranks."""
 BASELINE_SHARE = 0.15
-"""Share of the samples, shortest first, in the baseline; no decline is located within it."""
+"""Fraction of the samples, shortest first, in the baseline; no decline is located within it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Cells of neighbouring documents, summed; arrays of length G, shortest first.
+    """Sums over cells of neighbouring documents; arrays of length G, shortest first.
 
     ``x``: mean log length; ``low``, ``high``: shortest and longest length in tokens;
-    ``baseline_share``: share of the samples in the baseline.
+    ``baseline_share``: fraction of the samples in the baseline.
     """
 
     x: Floats
@@ -397,7 +397,7 @@ class Cells:
 def merge_cells(
     documents: Documents, at_most: int = MAX_CELLS, baseline_share: float = BASELINE_SHARE
 ) -> Cells:
-    """Sum documents to at most ``at_most`` cells of similar n; equal lengths stay together."""
+    """Sum documents into at most ``at_most`` cells of similar n; equal lengths share a cell."""
     lengths, group = np.unique(documents.length_tokens, return_inverse=True)
     n = np.bincount(group, weights=documents.n)
     s = np.bincount(group, weights=documents.s)
@@ -411,11 +411,11 @@ def merge_cells(
 
 
 LEAST_DROP = 0.10
-"""Least drop whose place is estimated."""
+"""Smallest drop whose location is estimated."""
 _INSIDE = 0.2
 _POINTS = 60
 _TAIL = 0.25
-"""Share of the error rate beyond each end of the drop's interval and the plotted band: with a half,
+"""Share of the error rate beyond each end of the drop's interval and the plotted band; with .5 the
 coverage was .84 to .98 (benchmarks/graded_coverage.py, curve_bands.py)."""
 
 
@@ -429,13 +429,13 @@ class Estimate:
 
     @property
     def tokens(self) -> tuple[int, int, int]:
-        """Return value and limits as whole tokens, the interval rounded outwards."""
+        """Return value and limits as whole tokens, with the interval rounded outwards."""
         return round(self.value), int(self.low), int(np.ceil(self.high))
 
 
 @dataclass(frozen=True, eq=False)
 class FallingCurve:
-    """The posterior over the cells of one sample; ``dispersion``: of each cell (G)."""
+    """The posterior over the cells of one sample; ``dispersion`` is that of each cell (G)."""
 
     documents: Documents
     cells: Cells
@@ -444,7 +444,7 @@ class FallingCurve:
 
     @property
     def beyond_baseline(self) -> bool:
-        """Return whether any cell lies beyond the baseline region; if not, there is no estimate."""
+        """Return whether any cell lies beyond the baseline region; otherwise no estimate exists."""
         return self.cells.baseline_cells < len(self.cells.n)
 
     @cached_property
@@ -461,10 +461,10 @@ class FallingCurve:
     def supported(
         self, share: float, confidence: float, baseline: float | None = None
     ) -> int | None:
-        """Return the longest length (tokens) that the longest answers support; ``None``: any.
+        """Return the longest length (tokens) that the longest answers support; None: all lengths.
 
         Args:
-            share: share of the baseline that must not be lost.
+            share: fraction of the baseline that must not be lost.
             baseline: mean of the baseline; by default the posterior mean.
         """
         baseline = self.baseline_mean if baseline is None else baseline
@@ -481,7 +481,7 @@ class FallingCurve:
         return self.cells.baseline_cells + int(likely[0]) if len(likely) else len(self.cells.n)
 
     def drop(self, confidence: float) -> Estimate:
-        """Return the share of the baseline lost at the longest length: median and interval."""
+        """Return the loss at the longest length relative to the baseline: median and interval."""
         at_most = np.cumsum(self.posterior.kept[-1, ::-1])
         tail = _TAIL * (1.0 - confidence)
         low, value, high = np.interp([1.0 - tail, 0.5, tail], at_most, LEVELS[::-1])
@@ -491,7 +491,7 @@ class FallingCurve:
         return Estimate(1.0 - float(value), 1.0 - float(low), 1.0 - float(high))
 
     def lost_at(self, share: float, confidence: float) -> Estimate:
-        """Return the length (tokens) at which ``share`` is lost; infinite if it may never be."""
+        """Return the length (tokens) at which the loss reaches ``share``; may be infinite."""
         tail = 0.5 * (1.0 - confidence)
         value, low, high = (self.first_cell(share, at) for at in (0.5, tail, 1.0 - tail))
         between = np.append(np.exp(self.cells.edges), np.inf)
@@ -511,7 +511,7 @@ class FallingCurve:
         return bool(several and self._half_reached[0] > _INSIDE)
 
     def drop_place(self, confidence: float) -> Estimate:
-        """Return the length (tokens) at which half of the drop has happened, as measured."""
+        """Return the length (tokens) at which half of the measured drop has happened."""
         tail = 0.5 * (1.0 - confidence)
         first = self.cells.baseline_cells
         at = np.exp(self.cells.edges)[first - 1 :]
@@ -557,7 +557,7 @@ def fit_falling_curve(documents: Documents, baseline_share: float) -> FallingCur
 def fitted_mean(curve: FallingCurve, tokens: Ints, dip: tuple[int, int] | None = None) -> Floats:
     """Return the mean score at lengths ``tokens`` (P): the curve, or the means around and in a dip.
 
-    ``dip``: its first length and the first length after it.
+    ``dip``: the dip's first length and the first length after it.
     """
     if dip is None:
         return np.interp(np.log(tokens), curve.cells.x, curve.mean(0.5))
@@ -588,7 +588,7 @@ def curve_points(
 def _window_bounds(
     curve: FallingCurve, tokens: Ints, dip: tuple[int, int], z2: float
 ) -> tuple[Floats, Floats, Floats]:
-    """Return means before, in and beyond ``dip`` with Wilson's limits, at ``tokens`` (P)."""
+    """Return the means before, in and beyond ``dip``, with Wilson's limits, at ``tokens`` (P)."""
     of_cell = np.searchsorted(dip, curve.cells.low, side="right")
     n = np.bincount(of_cell, curve.cells.n, 3)
     s = np.bincount(of_cell, curve.cells.s, 3)
@@ -602,9 +602,9 @@ def _window_bounds(
 
 
 ANSWERS, SHARE = 40.0, 0.2
-"""Size of the tail: this number of the longest answers, divided by their dispersion, but at most
-this share of all. The curve's prior certifies nothing within it (benchmarks/accept.py); a drop
-before it is located by the posterior."""
+"""Size of the tail: this many of the longest answers, after division by their dispersion, but at
+most this fraction of all. The curve's prior certifies nothing within it (benchmarks/accept.py); a
+drop before it is located by the posterior."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -628,7 +628,7 @@ class Tail:
     s: Floats
 
     def supported(self, mean: float, confidence: float) -> int | None:
-        """Return the longest length (tokens) before the first unsupported one; ``None``: none is.
+        """Return the longest length (tokens) before the first unsupported one; None if all are.
 
         A length is supported if the answers at or beyond it refute that their mean is at most
         ``mean``, by the one-sided binomial tail, continued to fractions. Tests start at the short
@@ -653,7 +653,7 @@ class Tail:
 
 
 def tail_of(documents: Documents, dispersion: Floats, after: int) -> Tail:
-    """Return the tail of ``documents`` beyond length ``after`` (tokens); ``dispersion``: (D)."""
+    """Return the tail of ``documents`` beyond ``after`` tokens; ``dispersion``: of each (D)."""
     lengths, start = np.unique(documents.length_tokens, return_index=True)
     worth = np.add.reduceat(documents.n / dispersion, start)
     right = np.add.reduceat(documents.s / dispersion, start)

@@ -1,8 +1,8 @@
-"""Intervals of means, of shares and of the length at which a share is lost.
+"""Intervals of means, of fractions and of the length at which a fraction is lost.
 
-Intervals of means, of shares and of the length at which a share is lost.
+Intervals of means are computed by resampling documents, or exactly for single 0/1 scores.
 
-Limits of shares and of their differences, for correlated outcomes of a unit: counts are divided by
+Limits of fractions and their differences allow for correlated outcomes: counts are divided by
 the design effect 1 + (m - 1) rho for m outcomes per unit (Rao and Scott 1992, Biometrics 48,
 577-585). These limits have a width even if all outcomes agree. The intraclass correlation rho
 measures how similar the scores of two questions on one document are.
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 class Crossing:
     """The length (tokens) at which sampled curves first exceed a threshold, with its interval.
 
-    ``tokens`` is None if it lies outside the lengths, ``low`` if below the smallest, ``high`` if
+    ``tokens`` is None if outside the measured lengths; ``low`` if below the smallest, ``high`` if
     beyond the largest.
     """
 
@@ -85,8 +85,8 @@ def crossing_of(
 
 
 _MOST_UNITS = 1_000
-"""Above this number, neighbouring documents are summed first: the interval is the same, at a lower
-cost."""
+"""Above this number, neighbouring documents are summed first, which gives the same interval at a
+lower cost."""
 
 
 def chi_square_quantile(confidence: float) -> float:
@@ -105,8 +105,8 @@ def document_interval(
 
     Single 0/1 scores, one per document, get Clopper and Pearson's exact interval instead. If all
     documents have the same mean, a bootstrap sees no variation and would claim certainty. Then
-    means of 0 or 1 get the exact interval and means between get Wilson's, which is conservative
-    for any score in [0, 1]; both with n = documents.
+    means of 0 or 1 get the exact interval and means in between get Wilson's, which is conservative
+    for any score in [0, 1]; both use n = documents.
 
     Args:
         n, s: examples and summed scores per document (D).
@@ -184,7 +184,7 @@ def binomial_quantile(probability: float, count: int, chance: float) -> int:
 
 
 def agreeing_interval(mean: float, count: int, confidence: float) -> tuple[float, float]:
-    """Return the interval of a mean on which ``count`` units agree: exact at 0 and 1, or Wilson's.
+    """Return the interval of a mean on which ``count`` units agree: exact at 0 or 1, else Wilson.
 
     >>> low, high = agreeing_interval(0.5, 10, 0.95)
     >>> round(low, 3), round(high, 3)
@@ -221,7 +221,7 @@ def ratio_interval(
 
 
 LEAST_REPEATED = 10
-"""Least number of documents with several questions for an estimate."""
+"""Minimum number of documents with several questions for an estimate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,12 +298,12 @@ def band_quantile(confidence: float, members: int) -> float:
 
 
 def design_effect(n: Ints, correlation: float) -> float:
-    """Return the design effect of correlated outcomes; ``n``: outcomes of each unit (D)."""
+    """Return the design effect of correlated outcomes; ``n``: number of outcomes per unit (D)."""
     return float(1.0 + ((n**2).sum() / max(n.sum(), 1) - 1.0) * correlation)
 
 
 def wilson_limits(share: float, n: float, z: float) -> tuple[float, float]:
-    """Return Wilson's limits (1927, JASA 22, 209-212) of a share of ``n`` effective outcomes."""
+    """Return Wilson's limits (1927, JASA 22, 209-212) of a fraction of ``n`` effective outcomes."""
     middle = (share + z**2 / (2.0 * n)) / (1.0 + z**2 / n)
     half = z * (share * (1.0 - share) / n + (z / (2.0 * n)) ** 2) ** 0.5 / (1.0 + z**2 / n)
     return middle - half, middle + half
@@ -312,7 +312,7 @@ def wilson_limits(share: float, n: float, z: float) -> tuple[float, float]:
 def newcombe_limits(
     a: tuple[float, float], b: tuple[float, float], z: float
 ) -> tuple[float, float]:
-    """Return limits of the difference of two shares, each with its effective number of outcomes.
+    """Return limits of the difference of two fractions, each with its effective sample size.
 
     Squares and adds Wilson's limits (Newcombe 1998, Statistics in Medicine 17, 873-890).
     """
@@ -324,7 +324,7 @@ def newcombe_limits(
 
 
 def score_correlation(document: Ints, score: Floats, stratum: Ints) -> tuple[float, bool]:
-    """Return the correlation of two outcomes of one unit, and whether it is assumed.
+    """Return the correlation of two outcomes of one unit, and whether it is only the default.
 
     Args:
         document, score, stratum: of each outcome (N); a unit lies in one stratum.
@@ -337,7 +337,7 @@ def score_correlation(document: Ints, score: Floats, stratum: Ints) -> tuple[flo
 def shrunk_correlation(
     document: Ints, score: Floats, stratum: Ints, differ: float
 ) -> tuple[float, bool]:
-    """Return the intraclass correlation, shrunk to the assumed one, and whether it is assumed.
+    """Return the intraclass correlation, shrunk toward the default, and whether it is the default.
 
     Args:
         differ: sum of the differences from the commoner outcome; the weight of the estimate.
@@ -351,9 +351,9 @@ def shrunk_correlation(
 
 _PARAMETERS = 3
 _BANDWIDTH = 0.08
-"""SD of the smoothing kernel, as a share of the examples."""
+"""SD of the smoothing kernel, as a fraction of the examples."""
 _BORROWED = 8.0
-"""Weight of the overall dispersion in each neighbourhood, in documents."""
+"""Weight of the overall dispersion in each neighbourhood, as a number of documents."""
 _LEAST_DISPERSION = 0.1
 
 
@@ -394,7 +394,7 @@ def _least(documents: Documents) -> float:
 
 
 BASELINE_SHARE = 0.15
-"""Share of the examples, shortest first, that form the baseline of a loss."""
+"""Fraction of the examples, shortest first, that form the baseline of a loss."""
 _CELLS = 40
 _CENTRES = 32
 _WIDTHS = (0.0, 0.05, 0.12, 0.28)
@@ -407,7 +407,7 @@ _LEAST, _MOST = 1e-3, 1.0 - 1e-3
 def loss_lengths(
     length_tokens: Ints, n: Floats, s: Floats, weights: Floats, tolerance: float, chance: float
 ) -> Floats:
-    """Return the log length at which each resample's best curve has lost ``tolerance``.
+    """Return the log length at which each resample's best curve falls by ``tolerance``.
 
     Args:
         length_tokens: lengths of the documents, ascending (D).
@@ -416,7 +416,7 @@ def loss_lengths(
         chance: mean score of guessing; losses are measured above it.
 
     Returns:
-        (B,), ``inf`` if the curve does not lose that much within the measured lengths.
+        (B,), ``inf`` if the curve does not fall that far within the measured lengths.
     """
     return _fitted_places(length_tokens, n, s, weights, tolerance, chance)
 
@@ -424,7 +424,7 @@ def loss_lengths(
 def half_drop_lengths(
     length_tokens: Ints, n: Floats, s: Floats, weights: Floats, chance: float
 ) -> Floats:
-    """Return the log length at which each resample's best curve has half its drop: its centre c.
+    """Return the log length of half the drop of each resample's best curve, which is its centre c.
 
     Returns:
         (B,), ``inf`` if the curve does not drop, or its centre lies beyond the longest document.
@@ -475,14 +475,14 @@ def resample_weights(documents: int, resamples: int, rng: np.random.Generator) -
 
 
 def rank_groups(n: NDArray[Any], count: int) -> Ints:
-    """Return the group of each document (D): ``count`` groups of neighbours with similar ``n``."""
+    """Return each document's group (D); the ``count`` groups are neighbours with similar ``n``."""
     middle = np.cumsum(n) - 0.5 * n
     out: Ints = np.minimum((middle / n.sum() * count).astype(np.int64), count - 1)
     return out
 
 
 def _cells(length_tokens: Ints, n: Floats) -> Ints:
-    """Return each document's cell: at most 40 cells of similar n, equal lengths together."""
+    """Return each document's cell: at most 40 of similar n, never dividing equal lengths."""
     cell = rank_groups(n, _CELLS)
     _, same = np.unique(length_tokens, return_inverse=True)
     first = np.searchsorted(same, np.arange(int(same[-1]) + 1))
@@ -496,9 +496,9 @@ def _baseline(total: Floats) -> int:
 
 
 def _family(x: Floats, total: Floats, tolerance: float | None) -> tuple[Floats, Floats]:
-    """Return each member's shape (J, G) and the log length at which it lost ``tolerance`` (J).
+    """Return each member's shape (J, G) and the log length at which it falls by ``tolerance`` (J).
 
-    Without a tolerance, the latter is its centre.
+    Without a tolerance, the log length is that of its centre.
     """
     k = _baseline(total)
     span = max(float(x[-1] - x[0]), 1e-6)

@@ -29,7 +29,7 @@ _LEAST = 6
 _AT_ONCE = 1_000
 _BEFORE, _AFTER, _RECOVERY = 0.15, 0.04, 0.08
 SPLIT_LIMIT = 7.35
-"""Deviance up to which another place is in the 95% confidence set: more than chi-square's 3.84,
+"""Deviance up to which a place belongs to the 95% confidence set. It exceeds chi-square's 3.84,
 because the likelihood of a change point is not regular (calibrated by simulation)."""
 
 
@@ -38,14 +38,14 @@ class Split:
     """The best place of a step or a window, with its p-value.
 
     Attributes:
-        p_value: share of permutations with a statistic at least as large (add-one).
+        p_value: fraction of permutations with a statistic at least as large (add-one).
         drop: 1 - mean on the lower side / mean on the upper side (for a dip, before it), both above
             the score of guessing.
         first_tokens, last_tokens: shortest and longest length on the lower side.
         deviance: twice the quasi log-likelihood of two means, not divided by a dispersion.
         counts: examples and summed scores of the lower side, then of the upper side.
         above: ratio of the upper side's mean to its part above guessing. It converts a share of
-            the mean to a share of the part that can be lost; 1 if guessing scores 0.
+            the mean to a fraction of the part that can be lost; 1 if guessing scores 0.
     """
 
     p_value: float
@@ -66,7 +66,7 @@ class Dip(Split):
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Best step down, best dip (``None``: no admissible window), and p-value of the best rise."""
+    """The best step down, best dip (``None``: no admissible window), and best rise's p-value."""
 
     step: Split
     dip: Dip | None
@@ -84,8 +84,8 @@ class _Units:
 def scan_documents(documents: Documents, *, permutations: int, seed: int) -> Scan | None:
     """Scan for a step down, a dip and a rise; return ``None`` if no split is admissible.
 
-    A split needs max(6, 15%) of the examples before and max(6, 4%) after it and never separates
-    equal lengths; a window holds 8-60% of them with max(6, 15%) before and max(6, 8%) after.
+    A split needs max(6, 15%) of the examples before it and max(6, 4%) after it, and never separates
+    equal lengths; a window has 8-60% of them, with max(6, 15%) before it and max(6, 8%) after it.
     """
     units = _merge(documents)
     count = len(units.n)
@@ -134,7 +134,7 @@ def scan_at(documents: Documents, level: float, settings: AnalysisSettings) -> S
 
 
 def _reached(values: Floats, order: Ints) -> Floats:
-    """Return the sums of ``values`` before each place, in each order (P, U): (P, U + 1)."""
+    """Return the sums of ``values`` before each place, for each order (P, U): (P, U + 1)."""
     sums = np.zeros((len(order), order.shape[1] + 1))
     np.cumsum(values[order], axis=1, out=sums[:, 1:])
     return sums
@@ -151,7 +151,7 @@ def _steps(n: Floats, s: Floats, cut: Ints) -> Floats:
 
 
 def _merge(documents: Documents) -> _Units:
-    """Merge neighbouring documents to about 400 units; a few distinct lengths stay separate."""
+    """Merge neighbouring documents into about 400 units; few distinct lengths stay apart."""
     lengths, n = documents.length_tokens, documents.n
     key = ((np.cumsum(n) - 0.5 * n) / n.sum() * _MAX_UNITS).astype(np.int64)
     if len(n) <= _MAX_UNITS:
@@ -200,7 +200,7 @@ def _contrasts(n: Floats, s: Floats, i: Ints, j: Ints) -> Floats:
 def _dip(
     units: _Units, n: Floats, s: Floats, i: Ints, j: Ints, w: int, guessing: float, p_value: float
 ) -> Dip:
-    """Return the best window, w; its start ranges over windows that fit nearly as well."""
+    """Return window ``w`` as the dip; its start ranges over windows that fit nearly as well."""
     inside_n, inside_s = n[j] - n[i], s[j] - s[i]
     outside_n, outside_s = n[-1] - inside_n, s[-1] - inside_s
     deviance = _two_means(inside_n, inside_s, outside_n, outside_s)

@@ -41,8 +41,8 @@ def holm(
 ) -> list[float | None]:
     """Return p-values adjusted by Holm (1979, Scandinavian Journal of Statistics 6, 65-70).
 
-    None stays None. ``weights``: relative share of the error rate of each test, above 0; all are
-    equal by default.
+    None stays None. ``weights``: relative share of the error rate for each test, above 0; equal by
+    default.
 
     >>> holm([0.01, None, 0.04, 0.03])
     [0.03, None, 0.06, 0.06]
@@ -88,7 +88,7 @@ class Exchanges:
 
 
 def exchanges(document: Ints, index: Ints, count: int, rng: np.random.Generator) -> Exchanges:
-    """Return blocks of documents with equal length bin (``index``) and number of questions."""
+    """Return blocks of documents with the same length bin (``index``) and number of questions."""
     order = np.argsort(document, kind="stable")
     first = np.flatnonzero(np.diff(document[order], prepend=-1))
     sizes = np.diff(first, append=len(order))
@@ -111,7 +111,7 @@ def stratified_auc(
     The variance comes from the pairs' linear parts, summed over clusters (DeLong, DeLong and
     Clarke-Pearson 1988, Biometrics 44, 837-845; clusters: Obuchowski 1997, Biometrics 53, 567-578);
     the interval is Student's on the logit scale, with one degree of freedom fewer than clusters of
-    the rarer class. It needs no resamples, in which a stratum could lose its only positive.
+    the rarer class. No resampling is needed, in which a stratum could lose its only positive.
 
     Args:
         predictor, positive, stratum, cluster: of each example (N); each stratum has both classes.
@@ -149,7 +149,7 @@ def permuted_auc(
 ) -> float:
     """Return the two-sided p-value of an area of .5, by exchanging classes between clusters.
 
-    Only clusters in the same stratum and of equal size exchange (`exchanges`).
+    Only clusters of equal size in the same stratum are exchanged (`exchanges`).
     """
     rank = np.empty(len(predictor))
     for label in np.unique(stratum):
@@ -183,7 +183,7 @@ class Cells:
 @dataclass(frozen=True, slots=True)
 class Standardised:
     """Standardised means by group (G): ``mean`` (nan if empty), its ``variance``, and ``covered``,
-    the share of the mix whose categories the group has. The mean uses only these categories."""
+    the fraction of the mix whose categories the group has. The mean uses only these categories."""
 
     mean: Floats
     variance: Floats
@@ -193,7 +193,7 @@ class Standardised:
 def cells_of(
     group: Ints, category: Ints, document: Ints, score: Floats, shape: tuple[int, int]
 ) -> Cells:
-    """Count examples in ``shape`` = (G, K) cells; examples with a negative group are left out."""
+    """Count examples in ``shape`` = (G, K) cells, leaving out those with a negative group."""
     in_group = group >= 0
     group, category, document = (x[in_group] for x in (group, category, document))
     score = score[in_group]
@@ -211,7 +211,7 @@ def standardise(cells: Cells, mix: Floats, least_documents: int) -> Standardised
     """Return each group's mean at the category mix ``mix`` (K, sums to 1).
 
     In each group, a category with fewer than ``least_documents`` documents is left out and the
-    shares of the others are scaled up. At least 2 are needed for a variance.
+    shares of the others are scaled up. A variance needs at least 2.
     """
     used = (cells.documents >= max(least_documents, 2)) & (mix > 0)
     weights = np.where(used, mix, 0.0)
@@ -241,7 +241,7 @@ def _squares(influence: Floats, cells: Cells, groups: int) -> Floats:
 
 
 def _distinct(keys: Ints) -> tuple[Ints, Ints]:
-    """Return each key's number, and the distinct keys; hashing is much faster than sorting."""
+    """Return each key's number, and the distinct keys, using hashing, as sorting is slower."""
     import pandas as pd
 
     numbers, distinct = pd.factorize(keys)

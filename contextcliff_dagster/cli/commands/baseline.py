@@ -105,7 +105,7 @@ def _watched(study: str) -> tuple[Store, Study, Baseline]:
 
 
 def _judged(study: Study, store: Store, campaign: str) -> Regression:
-    """Compare a campaign with the baseline, and list changes of its models."""
+    """Compare a campaign with the baseline, and list changes in its models."""
     from contextcliff_dagster.experiments.common.preparation import load_frozen
     from contextcliff_dagster.experiments.common.study_run import open_ledger
     from contextcliff_dagster.experiments.length_profile.regression import (

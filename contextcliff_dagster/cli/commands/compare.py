@@ -94,7 +94,7 @@ def compare(
 
 @dataclass(frozen=True)
 class Ref:
-    """One measurement: a model of a study in a campaign."""
+    """One measurement: a study's model in one campaign."""
 
     study: Study
     model: str
@@ -152,7 +152,7 @@ class ScoreFile:
     chance: float
 
     def name(self, both: Sequence[Ref | ScoreFile]) -> str:
-        """Return the selected model's name, or the file's if none is selected."""
+        """Return the selected model's name, or the file's name if no model is selected."""
         if self.model is None:
             return self.path.name
         files = {ref.path for ref in both if isinstance(ref, ScoreFile)}
@@ -249,7 +249,7 @@ def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
 
 
 def notes_on(one: Measured, other: Measured, *, same: bool) -> list[str]:
-    """Return caveats about the two sides; ``same``: they are the same measurement."""
+    """Return caveats about the two sides; ``same`` says that they are the same measurement."""
     if same:
         return ["A and B are the same measurement."]
     notes = [

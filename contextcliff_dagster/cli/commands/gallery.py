@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.cli.commands.compare import Ref
 
 _IN_THE_PAGE = (".*", "questions.png", "sensitivity.png")
-"""Patterns of files to leave out: embedded in the report's page, or of no use to its reader."""
+"""Patterns of files to leave out, because they are in the report's page or of no use to readers."""
 
 
 @click.command()

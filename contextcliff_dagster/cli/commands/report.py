@@ -1,4 +1,4 @@
-"""`report`, and printing of measured studies."""
+"""`report`, and printing the results of measured studies."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
 
 
 def print_either(value: Mapping[str, Any], sentence: str, *, as_json: bool) -> None:
-    """Print ``value`` as JSON if asked for, else ``sentence``."""
+    """Print ``value`` as JSON if requested, else ``sentence``."""
     if as_json:
         print_json(value)
     else:
@@ -316,7 +316,7 @@ def is_wrong(rows: pa.Table) -> pa.ChunkedArray:
 
 
 class AnswerTable:
-    """A table of answers in lines of at most ``width`` columns."""
+    """A table of answers whose lines are at most ``width`` columns wide."""
 
     def __init__(self, survey: Survey, width: int) -> None:
         heads = ["BIN", "TOKENS", "AT", *(["#"] if survey.replicates > 1 else []), "SCORE"]
@@ -339,7 +339,7 @@ class AnswerTable:
         yield from self._lines({name: name for name in (*self._heads, *_TEXTS)})
 
     def lines(self, row: Mapping[str, Any]) -> Iterator[str]:
-        """Yield the lines of one answer."""
+        """Yield the lines that show one answer."""
         at, score = row["evidence_position"], row["score"]
         got = next((row[k] for k in ("parsed_answer", "answer") if row[k] is not None), None)
         yield from self._lines(

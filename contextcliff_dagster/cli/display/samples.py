@@ -48,7 +48,7 @@ _OPTIONS = together(
 
 @dataclass(frozen=True, slots=True)
 class ShownPrompts:
-    """The number of ``examples`` whose prompts to show, and whether with ``whole`` documents."""
+    """How many ``examples`` to show prompts of, and whether to show their ``whole`` documents."""
 
     examples: int
     whole: bool
@@ -76,7 +76,7 @@ def prompt_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def without_temperature(study: Study) -> list[str]:
-    """Return the models of ``study`` whose servers get no temperature (their `quirks`)."""
+    """Return the models in ``study`` whose servers are sent no temperature (their `quirks`)."""
     from contextcliff_dagster.inference.models.engine_table import engine_spec
     from contextcliff_dagster.inference.models.models_file import get_model, load_models
 
@@ -242,7 +242,7 @@ def _print_too_long(prepared: Prepared) -> None:
 
 
 def _few(manifest: Manifest, drawn: Counter[str], study: Study) -> str:
-    """Return a sentence about bins with fewer examples than requested, or "" if there are none."""
+    """Return a sentence about bins with fewer examples than requested, or "" if none has fewer."""
     requested, most = study.sampling.samples_per_bin, study.sampling.questions_per_document
     bins = [length_bin for length_bin in manifest.bins if length_bin.merged_into is None]
     few = [length_bin for length_bin in bins if drawn[length_bin.bin] < requested]

@@ -1,4 +1,4 @@
-"""Measure a study that a command built from its options, and print the report."""
+"""Measure a study that a command created from its options, and print the report."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 def can_ask() -> bool:
-    """Return whether there is a terminal to ask on."""
+    """Return whether there is a terminal on which to ask questions."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -159,7 +159,7 @@ def check_variable(name: str, *, is_set: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class EndpointOptions:
-    """The options of an endpoint; None if not given."""
+    """The options for an endpoint; an option that was not given is None."""
 
     preset: str | None = None
     base_url: str | None = None

@@ -50,7 +50,7 @@ _LEAST_DOCUMENTS = 5
 
 @dataclass(frozen=True, slots=True)
 class StudyWishes:
-    """The options of `init`; None if not given."""
+    """The options of `init`; an option that was not given is None."""
 
     data: str | None = None
     questions: str | None = None

@@ -1,8 +1,8 @@
-"""BABILong: bAbI's facts hidden in text of books, in sizes from 0k to 10M tokens.
+"""BABILong: bAbI's facts hidden in the text of books, in sizes from 0k to 10M tokens.
 
 Format: JSON arrays (or JSONL, Parquet) of ``{"input", "question", "target"}``, in files
 ``qa1/4k.json`` and so on. Source: Kuratov et al. 2024, "BABILong: Testing the Limits of LLMs with
-Long Context Reasoning-in-a-Haystack": every context was filled up to its size with sentences of
+Long Context Reasoning-in-a-Haystack": every context was padded to its size with sentences from
 PG-19.
 """
 
@@ -18,7 +18,7 @@ from contextcliff_dagster.corpora.benchmarks.item import Item
 
 _TASK = re.compile(r"qa\d{1,2}")
 _FACTS = {"qa1": 1, "qa2": 2, "qa3": 3}
-"""Supporting facts of bAbI's first tasks (Weston et al. 2015)."""
+"""Number of supporting facts in each of bAbI's first tasks (Weston et al. 2015)."""
 
 _PLACES = "bathroom bedroom garden hallway kitchen office"
 _LABELS = {
@@ -34,13 +34,13 @@ _LABELS = {
     "qa19": "e,e e,n e,s n,e n,n n,w s,e s,s s,w w,n w,s w,w",
     "qa20": "bedroom bored garden hungry kitchen thirsty tired",
 }
-"""Answers of each task; a right reply names only the accepted one (Kuratov et al.)."""
+"""Possible answers for each task; a correct reply names only the accepted one (Kuratov et al.)."""
 
 
 def published_rule(task: str, question: str) -> dict[str, Any] | None:
     """Return a task's rule for `scoring.scorers`; None if the task has no labels.
 
-    Words named in the question do not count as answers: a reply may repeat them.
+    Words that occur in the question do not count as answers, because a reply may repeat them.
     """
     if task not in _LABELS:
         return None
@@ -49,7 +49,7 @@ def published_rule(task: str, question: str) -> dict[str, Any] | None:
 
 
 class BabiLongCorpus(BenchmarkCorpus):
-    """BABILong's tasks, named by file or folder (``qa1``); all lengths are manufactured."""
+    """BABILong's tasks, named by file or folder (``qa1``); every length is manufactured."""
 
     name = "babilong"
     lengths = "manufactured: facts padded with text of books up to a chosen size"

@@ -34,7 +34,7 @@ BENCHMARKS: dict[str, type[BenchmarkCorpus]] = {
         LEvalCorpus,
     )
 }
-"""Benchmark adapters by their name in a study (``corpus.kind``)."""
+"""Benchmark adapters by the name that a study gives in ``corpus.kind``."""
 
 
 PUBLISHED = {
@@ -52,4 +52,4 @@ PUBLISHED = {
     "babilong": "https://huggingface.co/datasets/RMT-team/babilong",
     "l-eval": "https://github.com/OpenLMLab/LEval",
 }
-"""Addresses where the benchmarks are published, for the error that there is no local copy."""
+"""Addresses where the benchmarks are published, shown in the error for a missing local copy."""

@@ -1,4 +1,4 @@
-"""Shared base of the benchmark corpora: options, files, accounts, manufactured lengths."""
+"""Shared base class of the benchmark corpora: options, files, accounts, manufactured lengths."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ from contextcliff_dagster.corpora.corpus import (
 from contextcliff_dagster.corpora.readers.rows import READERS
 
 _LOOKED_INTO = 40
-"""Most files that an error checks for another benchmark."""
+"""Maximum number of files that are checked for another benchmark before an error is raised."""
 ALLOW_SYNTHETIC_LENGTH = "allow_synthetic_length"
 SCORING_RULE = "scoring_rule"
-"""Metadata key of an example for the benchmark's published rule."""
+"""Key in an example's metadata for the benchmark's published scoring rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """One question of a benchmark.
 
-    ``answers`` empty: the benchmark says that the text does not answer it. ``evidence``: its pieces
-    of evidence, [start, end); ``place``: where the answer is; both in characters of ``text``.
-    ``identity``: the benchmark's own id, empty if it has none. ``rule``: the benchmark's published
-    rule (`scoring.scorers`); None: as text, or by letter for multiple choice.
+    ``answers`` is empty if the benchmark says that the text does not answer the question.
+    ``evidence`` holds its pieces of evidence, [start, end), and ``place`` where the answer is, both
+    in characters of ``text``. ``identity`` is the benchmark's own id, or empty. ``rule`` is its
+    published rule (`scoring.scorers`); None scores as text, or by letter for multiple choice.
     """
 
     text: str
@@ -69,7 +69,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A question that is left out, and the reason; the corpus's account counts the reasons."""
+    """A question that is left out and the reason, by which the account counts it."""
 
     reason: str
 
@@ -82,18 +82,18 @@ class BenchmarkCorpus(StreamedCorpus):
     does not say"; ``allow_synthetic_length``: use tasks whose lengths were manufactured.
 
     Metadata of every example: ``answer_type`` (text, number, yes_no, multiple_choice,
-    unanswerable), and the level, place and distance of its evidence as far as they are known.
+    unanswerable), and the level, position and distance of its evidence where these are known.
     """
 
     lengths: str
-    """Origin of its documents' lengths, except `made_up_lengths`, as half a sentence."""
+    """Where the documents' lengths come from (a clause), except `made_up_lengths`."""
     made_up_lengths: ClassVar[Mapping[str, str]] = {}
-    """Task -> how its documents' lengths were manufactured, as half a sentence; others: natural."""
+    """Task -> how its lengths were manufactured, as a clause; other lengths are natural."""
     endings: ClassVar[tuple[str, ...]] = (".json", ".jsonl", ".parquet")
     reader_version: ClassVar[int] = 1
-    """Raise it when the same file gives other examples: the next `prepare` then reads it anew."""
+    """Increase this when the same file yields other examples, so that `prepare` reads it again."""
     own_options: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """Further text options, each with its allowed values; the first is the default."""
+    """Additional text options, each with its allowed values; the first value is the default."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         chosen = dict(options)
@@ -117,14 +117,14 @@ class BenchmarkCorpus(StreamedCorpus):
 
     @abstractmethod
     def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
-        """Yield the questions of one record of a file."""
+        """Yield the questions in one record of a file."""
 
     def records(self, file: Path) -> Iterator[tuple[str, Any]]:
-        """Yield (place, record) of a file, one at a time."""
+        """Yield (place, record) for each record of a file, one at a time."""
         return READERS[ENDINGS[file.suffix.lower()]](file)
 
     def manufactured(self, task: str) -> str | None:
-        """Return how the task's lengths were manufactured, or None if natural."""
+        """Return how the task's lengths were manufactured, or None if they are natural."""
         return self.made_up_lengths.get(task)
 
     def fingerprint(self) -> str:
@@ -136,7 +136,7 @@ class BenchmarkCorpus(StreamedCorpus):
         return options_hash(self.name, options, content)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the questions of the chosen tasks; skip a folder's tasks of refused lengths.
+        """Yield the questions of the chosen tasks; in a folder, skip tasks with disallowed lengths.
 
         Raises:
             CorpusError: a record cannot be used, with file and place; a named task, or every task,
@@ -271,7 +271,7 @@ def _counts_text(counts: Mapping[str, int]) -> str:
 
 
 def _is_repeated(entry: Entry, derived: set[bytes]) -> bool:
-    """Return whether document, question, answers and task repeat an entry without an id."""
+    """Return whether an entry without an id repeats the document, question, answers and task."""
     if entry.id_given:
         return False
     key = bytes.fromhex(entry.example.example_id)

@@ -18,7 +18,7 @@ from contextcliff_dagster.corpora.benchmarks.item import Item, PiecedText, answe
 
 
 class HotpotQACorpus(BenchmarkCorpus):
-    """The document is the ten paragraphs in the published order, each under its title.
+    """The document consists of the ten paragraphs in the published order, each under its title.
 
     ``task`` is the question's type (bridge, comparison); ``level`` the number of paragraphs that it
     needs; evidence the supporting sentences, if all are in the text. Test sets without answers are
@@ -62,7 +62,7 @@ class TwoWikiCorpus(HotpotQACorpus):
 
 
 def _by_title(record: Item, name: str, column: str) -> list[Any]:
-    """Return pairs of a title and a ``column``, given as a list, or as two columns (Parquet)."""
+    """Return (title, ``column``) pairs, stored as a list of pairs or as two columns (Parquet)."""
     if not isinstance(record.value.get(name), dict):
         return list(record.sequence(name))
     columns = record.item(name)
@@ -90,7 +90,7 @@ def _facts(record: Item) -> Iterator[tuple[str, int]]:
 def _put_down(
     record: Item, paragraphs: list[tuple[str, list[str]]]
 ) -> tuple[str, dict[tuple[str, int], tuple[int, int]]]:
-    """Return the document, and the place of each sentence by (title, number)."""
+    """Return the document, and the position of each sentence by (title, number)."""
     document = PiecedText()
     spans: dict[tuple[str, int], tuple[int, int]] = {}
     for title, sentences in paragraphs:

@@ -1,4 +1,4 @@
-"""One record of a published file: checked access, accepted answers, documents in pieces.
+"""One record of a published file: checked access, accepted answers, documents built from pieces.
 
 Errors name the file and the line.
 """
@@ -14,7 +14,7 @@ from contextcliff_dagster.contracts import CorpusError
 
 
 class Item:
-    """An object in a benchmark's file; ``place`` is file and line (or row), for error messages."""
+    """An object in a benchmark's file; ``place`` (file and line or row) is for messages."""
 
     def __init__(self, value: Any, place: str) -> None:
         if not isinstance(value, Mapping):
@@ -38,7 +38,7 @@ class Item:
         return value
 
     def label(self, key: str) -> str:
-        """Return a short field, text or a whole number, as text; empty if it is missing."""
+        """Return a short field (text or a whole number) as text; empty if it is missing."""
         value = self.value.get(key)
         if isinstance(value, bool) or not isinstance(value, str | int):
             return ""
@@ -60,7 +60,7 @@ class Item:
         return value
 
     def texts(self, key: str) -> list[str]:
-        """Return the field's texts, which may be a single text. Blank texts are dropped."""
+        """Return the field's texts; the field may hold one or several. Omit blank texts."""
         value = self._field(key)
         value = [value] if isinstance(value, str) else value
         if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
@@ -92,7 +92,7 @@ _NUMBER = re.compile(r"[-+]?\d+(,\d{3})*(\.\d+)?%?")
 
 
 def answer_type(answers: Sequence[str]) -> AnswerType:
-    """Return the accepted answers' kind: ``text`` unless all are yes or no, or all numbers."""
+    """Return the answers' type: ``text`` unless all are yes or no, or all are numbers."""
     words = [answer.strip().rstrip(".").lower() for answer in answers]
     if all(answer in ("yes", "no") for answer in words):
         return "yes_no"
@@ -108,7 +108,7 @@ def letters_of(answer: str) -> str:
 
 
 def choice_question(question: str, options: Sequence[str]) -> str:
-    """Return the question with its options, lettered from A, and the request for a letter."""
+    """Return the question followed by its options, lettered from A, and a request for a letter."""
     lettered = "\n".join(
         f"{letter}. {option.strip()}"
         for letter, option in zip(ascii_uppercase, options, strict=False)
@@ -123,19 +123,19 @@ def choice_answers(options: Sequence[str], right: int) -> tuple[str, ...]:
 
 
 def ask_unanswerable(question: str) -> str:
-    """Return the question with the reply for "no answer", for sets with unanswerable questions."""
+    """Return the question with the reply to give for "no answer", for sets that need one."""
     return f"{question.strip()}\nIf the text does not say, answer: {NO_ANSWER}"
 
 
 class PiecedText:
-    """A text built piece by piece; `add` returns each piece's place: [start, end) in characters."""
+    """A text built piece by piece; `add` returns a piece's [start, end) in characters."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._length = 0
 
     def add(self, piece: str, before: str = "") -> tuple[int, int]:
-        """Append ``before`` (unless nothing came before) and the piece."""
+        """Append ``before`` (except in front of the first piece) and the piece."""
         if self._length and before:
             self._pieces.append(before)
             self._length += len(before)
@@ -150,10 +150,10 @@ class PiecedText:
 
 
 def answer_place(text: str, spans: Sequence[tuple[int, int]], answers: Sequence[str]) -> int | None:
-    """Return where the first accepted answer in a piece of evidence begins.
+    """Return where the first accepted answer inside a piece of evidence begins.
 
-    ``spans`` are the pieces, ``[start, end)`` in characters. If none holds an answer, return the
-    start of the first piece; None without evidence.
+    ``spans`` are the pieces, ``[start, end)`` in characters. If no piece contains an answer, return
+    the start of the first piece; without evidence, None.
     """
     for start, end in spans:
         for answer in answers:

@@ -1,4 +1,4 @@
-"""L-Eval, and JSONL in its form: one document a line with several questions on it.
+"""L-Eval, and JSONL in the same format: one document per line, with several questions about it.
 
 Format: JSONL, a file a data set, of ``{"instructions": [...], "outputs": [...], "input": document,
 "source", "evaluation"}``, the outputs in the order of the instructions; ``evaluation``
@@ -35,13 +35,13 @@ _FACT = re.compile(r"(true|false)\s*\[fact:.*", re.IGNORECASE | re.DOTALL)
 
 
 class LEvalCorpus(BenchmarkCorpus):
-    """L-Eval's tasks, named by file. Outputs that are letters (``B``, ``ACD``) are choices in the
-    tasks of lettered options, and in others if the instruction lists lettered options.
+    """L-Eval's tasks, identified by file. Outputs that are letters (``B``, ``ACD``) are choices in
+    tasks with lettered options, and in other tasks if the instruction lists lettered options.
 
-    The answer of ``True [fact: False]`` is the first word, which follows the text. Records that
-    L-Eval scores with ROUGE or a judge, and ``codeU`` (the output of code), are left out. Option
-    ``longest_answer``: ``short`` leaves out questions whose output is longer than 200 characters
-    (essays, which no score of this project judges), ``any`` keeps them.
+    In ``True [fact: False]``, the answer is the first word, the one that follows the text. Records
+    that L-Eval scores with ROUGE or a judge, and ``codeU`` (the output of code), are left out.
+    Option ``longest_answer``: ``short`` leaves out questions whose output is longer than 200
+    characters (essays, which no score of this project judges), ``any`` keeps them.
     """
 
     name = "l-eval"

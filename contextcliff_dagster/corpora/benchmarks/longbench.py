@@ -1,4 +1,4 @@
-"""LongBench (the first), v2 and Pro.
+"""LongBench (version 1), LongBench v2 and LongBench Pro.
 
 Formats: LongBench is JSONL (or Parquet), a file a data set, of ``{"input", "context", "answers":
 [...], "length", "dataset", "language", "all_classes", "_id"}``. LongBench v2 is a JSON array (or
@@ -51,7 +51,7 @@ _RULES = {
     **dict.fromkeys(("trec", "lsht"), "labels"),
     "triviaqa": "first_line",
 }
-"""Rules of the data sets whose published score is not the F1 of the whole answer."""
+"""Rules for the data sets whose published score is not the F1 of the whole answer."""
 _QUESTIONS = {  # for data sets whose `input` alone does not state the question
     "passage_count": "How many different paragraphs does the text hold, each repeated one counted "
     "once? Answer with the number.",
@@ -67,16 +67,16 @@ _SCORED = {
     "T10": "any_answer_line",
     "T11": "answer_line",
 }
-"""Rules of the LongBench Pro tasks whose published score is accuracy or "SubEM"."""
+"""Rules for the LongBench Pro tasks whose published score is accuracy or "SubEM"."""
 _LABELS = ("difficulty", "language", "contextual_requirement")
 
 
 class LongBenchCorpus(BenchmarkCorpus):
-    """LongBench's data sets as tasks, without those published with ROUGE or edit similarity.
+    """LongBench's data sets as tasks, except those published with ROUGE or edit similarity.
 
-    Score it with ``f1``, which is each set's published score: token F1, the share of the numbers
-    in the answer that are right (passages, counts), or 1 / labels named (trec, lsht).
-    ``path`` is the folder with the files, or one of them.
+    Score it with ``f1``, which is each set's published score: token F1, the fraction of the
+    answer's numbers that are right (passages, counts), or 1 / labels named (trec, lsht). ``path``
+    is the folder with the files, or one of them.
     """
 
     name = "longbench"
@@ -115,7 +115,7 @@ class LongBenchCorpus(BenchmarkCorpus):
 
 
 def published_rule(task: str, record: Item) -> dict[str, Any] | None:
-    """Return a data set's rule for `scoring.scorers`; None: token F1 of the whole answer."""
+    """Return a data set's rule for `scoring.scorers`; None means token F1 of the whole answer."""
     if task not in _RULES:
         return None
     labels = {"labels": record.texts("all_classes")} if "all_classes" in record else {}
@@ -125,7 +125,7 @@ def published_rule(task: str, record: Item) -> dict[str, Any] | None:
 class LongBenchV2Corpus(BenchmarkCorpus):
     """LongBench v2: ``task`` is its domain (``Single-Document QA`` ...), ``domain`` its sub-domain.
 
-    Score it with ``em``: many a wrong reply contains the letter.
+    Score it with ``em``: many wrong replies contain the letter.
     """
 
     name = "longbench-v2"
@@ -149,9 +149,9 @@ class LongBenchV2Corpus(BenchmarkCorpus):
 
 
 class LongBenchProCorpus(BenchmarkCorpus):
-    """LongBench Pro's primary tasks (``T3``), without those that need a list or a ranking.
+    """LongBench Pro's primary tasks (``T3``), except those that ask for a list or a ranking.
 
-    Questions that need several answers at once are left out, too. Option ``question``:
+    Questions that need several answers at once are left out as well. Option ``question``:
     ``nonthinking`` (default) or ``thinking``, the published wording with reasoning first. Both ask
     for a reply that begins with ``[Answer]``; the answer has a line of its own.
     """

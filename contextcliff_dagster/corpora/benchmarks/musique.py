@@ -15,10 +15,10 @@ from contextcliff_dagster.corpora.benchmarks.item import Item, PiecedText, answe
 
 
 class MuSiQueCorpus(BenchmarkCorpus):
-    """The document is the paragraphs in the published order, each under its title.
+    """The document consists of the paragraphs in the published order, each under its title.
 
-    ``level`` is the number of hops, ``task`` names it (``2_hop``); evidence is the paragraph of
-    each hop, the answer is looked for in the last one.
+    ``level`` is the number of hops, ``task`` names it (``2_hop``); the evidence is the paragraph of
+    each hop, and the answer is searched for in the last one.
     """
 
     name = "musique"

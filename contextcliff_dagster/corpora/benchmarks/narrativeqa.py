@@ -1,4 +1,4 @@
-"""NarrativeQA: questions on whole books and film scripts, each with two reference answers.
+"""NarrativeQA: questions about whole books and film scripts, each with two reference answers.
 
 Format: the authors' folder: ``qaps.csv`` (``document_id, set, question, answer1, answer2, ...``)
 next to the stories, ``<document_id>.content``, in any folder below (their script puts them into

@@ -1,4 +1,4 @@
-"""Qasper: questions on a scientific paper, answered by annotators who read all of it.
+"""Qasper: questions about a scientific paper, answered by annotators who read all of it.
 
 Format: a JSON object of papers by id: ``{id: {"title", "abstract", "full_text": [{"section_name",
 "paragraphs": [...]}], "qas": [{"question", "question_id", "answers": [{"answer": {"unanswerable",
@@ -19,13 +19,13 @@ from contextcliff_dagster.corpora.readers.rows import JsonStream
 
 
 class QasperCorpus(BenchmarkCorpus):
-    """The document is title, abstract and sections, with blank lines between; one paper at a time.
+    """The document is title, abstract and sections, separated by blank lines; one paper at a time.
 
-    Every annotator's answer is accepted: spans joined by commas, yes or no, or free text. If some
-    say that the paper does not answer, the question counts as answered by the others; if all say
-    so, as unanswerable. ``task`` is extractive, free_form, yes_no or unanswerable, after the first
-    answer. Evidence is the first annotator's paragraphs, if all are in the text (a figure or table
-    is not).
+    Every annotator's answer is accepted: spans joined by commas, yes or no, or free text. If only
+    some annotators say that the paper has no answer, the others' answers count; if all say so, the
+    question is unanswerable. ``task`` is extractive, free_form, yes_no or unanswerable, by the
+    first answer. Evidence is the first annotator's paragraphs, if all are in the text (a figure or
+    table is not).
     """
 
     name = "qasper"
@@ -80,7 +80,7 @@ def _text(record: Item) -> str:
 
 
 def _reply(answer: Item) -> tuple[str, str]:
-    """Return an annotator's answer and its kind."""
+    """Return an annotator's answer and its type."""
     if spans := _spans(answer):
         return ", ".join(spans), "extractive"
     if isinstance(yes := answer.value.get("yes_no"), bool):
@@ -93,7 +93,7 @@ def _spans(answer: Item) -> list[str]:
 
 
 def _evidence(text: str, answer: Item) -> list[tuple[int, int]]:
-    """Return the places of the annotator's paragraphs; empty if one is not in the text."""
+    """Return the positions of the annotator's paragraphs; empty if any is not in the text."""
     pieces = answer.texts("evidence") if "evidence" in answer else []
     starts = [text.find(piece) for piece in pieces]
     if -1 in starts:

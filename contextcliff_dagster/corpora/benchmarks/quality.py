@@ -1,4 +1,4 @@
-"""QuALITY: multiple choice over articles and stories of some 5,000 tokens.
+"""QuALITY: multiple choice about articles and stories of roughly 5,000 tokens.
 
 Format: JSONL, one set of questions on an article a line: ``{"article_id", "set_unique_id",
 "title", "source", "topic", "article", "questions": [{"question", "question_unique_id", "options":
@@ -15,10 +15,10 @@ from contextcliff_dagster.corpora.benchmarks.item import Item, choice_answers, c
 
 
 class QualityCorpus(BenchmarkCorpus):
-    """QuALITY: ``task`` is ``hard`` (hurried readers mostly failed) or ``easy``.
+    """QuALITY: ``task`` is ``hard`` (most readers short of time failed) or ``easy``.
 
-    Score it with ``em``: many a wrong reply contains the letter. The test set has no labels and
-    is left out.
+    Score it with ``em``: many wrong replies contain the letter. The test set has no labels and is
+    left out.
     """
 
     name = "quality"

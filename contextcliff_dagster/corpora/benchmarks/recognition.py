@@ -1,4 +1,4 @@
-"""Benchmark recognition: tell by a file's first records which benchmarks it may belong to."""
+"""Benchmark recognition: find out from a file's first records which benchmarks it may belong to."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from contextcliff_dagster.corpora.readers import rows as tables
 from contextcliff_dagster.corpora.readers.rows import JsonStream
 
 ENDINGS = {**tables.ENDINGS, ".train": "jsonl", ".dev": "jsonl", ".test": "jsonl"}
-"""Endings of files that may belong to a benchmark; QuALITY's JSON Lines end in ``.dev`` etc."""
+"""Endings of possible benchmark files; QuALITY's JSON Lines files end in ``.dev`` and the like."""
 PACKED = (".gz", ".zip", ".zst", ".bz2", ".xz", ".tar", ".tgz", ".7z", ".rar")
-"""Endings of packed files."""
+"""Endings of compressed files and archives."""
 _LOOKED_AT = 3
 Record = Mapping[str, Any]
 
 
 def benchmarks_of(file: Path) -> set[str]:
-    """Return the kinds of corpora that could read the file, by a few records: none if its content
-    does not fit its ending, else one, or two with the same format."""
+    """Return the kinds of corpora that could read the file, judged by a few records: none if the
+    content does not match the file's ending, otherwise one, or two that share a format."""
     kind = ENDINGS.get(file.suffix.lower())
     if kind is None:
         return set()
@@ -39,7 +39,7 @@ def benchmarks_of(file: Path) -> set[str]:
 
 
 def _of_json(file: Path) -> Iterator[Any]:
-    """Yield an array's items; of an object its ``data``, or its members if they are papers."""
+    """Yield an array's items; for an object, its ``data`` or, if its members are papers, those."""
     stream = JsonStream(file)
     if not stream.begins_with("{"):
         yield from (value for _, value in stream.values())
@@ -122,4 +122,4 @@ _SIGNS: dict[str, Callable[[Record], bool]] = {
     "l-eval": _has("instructions", "outputs", "input"),
 }
 KNOWN = tuple(_SIGNS)
-"""The benchmarks that are recognised."""
+"""The benchmarks that can be recognised."""

@@ -1,4 +1,4 @@
-"""SQuAD 1.1 and 2.0: questions on a paragraph of Wikipedia, answered by a span of it or not at all.
+"""SQuAD 1.1 and 2.0: questions about a Wikipedia paragraph, answered by a span of it or not at all.
 
 Format: the authors' JSON, ``{"version", "data": [{"title", "paragraphs": [{"context", "qas":
 [{"id", "question", "is_impossible", "answers": [{"text", "answer_start"}]}]}]}]}``; or one row a
@@ -23,8 +23,8 @@ _BETWEEN = "\n\n"
 
 
 class SquadCorpus(BenchmarkCorpus):
-    """One example a question; the document is the paragraph, or with the option ``text: article``
-    all paragraphs that SQuAD has of the article, in order. An article is held at a time.
+    """One example per question; the document is the paragraph or, with ``text: article``, all of
+    the article's paragraphs in SQuAD, in order. One article is in memory at a time.
 
     The answer's place is the first correct ``answer_start``. On articles the evidence is the
     question's paragraph, and the unanswerable questions are left out: another paragraph may answer

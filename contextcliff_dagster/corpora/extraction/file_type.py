@@ -1,6 +1,6 @@
-"""File types by content, limits on reading, and the text of one file by its type's reader.
+"""File types by content, limits on reading, and the text of one file, read according to its type.
 
-A file's bytes decide its type; its name decides only among texts.
+A file's bytes determine its type; its name only distinguishes kinds of text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BOMS = (  # UTF-32 before UTF-16: its mark begins with UTF-16's
 )
 _SAMPLE = 1 << 16
 _DETECTED_FROM = 1 << 20
-"""Bytes used to guess an encoding: guessing reads some 8 MB a second."""
+"""Bytes used to guess an encoding, because guessing processes only about 8 MB per second."""
 # What programs write into texts: tab, line ends, vertical tab, form feed, backspace, bell, escape
 # and the end mark of DOS. The others are controls.
 _CONTROLS = bytes(set(range(32)) - {7, 8, 9, 10, 11, 12, 13, 26, 27}) + b"\x7f"
@@ -46,7 +46,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 def is_utf16(data: bytes) -> str | None:
     """Return ``utf-16-le`` or ``utf-16-be`` for UTF-16 without a byte order mark, else None.
 
-    UTF-16 shows by the NUL in every other byte, which spaces and line ends bring.
+    UTF-16 is recognised by a NUL in every other byte, as in spaces and line ends.
     """
     sample = data[:_SAMPLE]
     if len(sample) < 4:
@@ -75,7 +75,7 @@ def _controls(sample: bytes) -> bool:
 
 
 def decoded(data: bytes, notes: list[str], declared: str | None = None) -> str:
-    """Decode `data`, with a note unless it was plain UTF-8.
+    """Decode `data`; add a note unless it was plain UTF-8.
 
     declared: the encoding that the file itself names; used if the bytes fit it and are not UTF-8.
     """
@@ -121,7 +121,7 @@ def _guessed(data: bytes) -> str:
 
 
 def _known(name: str) -> str | None:
-    """Return Python's name of an encoding; None if it is unknown or does not decode to text."""
+    """Return Python's name for an encoding; None if it is unknown or does not decode to text."""
     name = name.strip().lower()
     try:
         codec = codecs.lookup(_MEANT.get(name, name))
@@ -133,7 +133,7 @@ def _known(name: str) -> str | None:
 
 
 def tidied(text: str, notes: list[str]) -> str:
-    """Return `text` with ``\\n`` line ends, without NUL and lone surrogates, else unchanged."""
+    """Return `text` without NULs and lone surrogates, and with ``\\n`` line ends."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         notes.append("line ends made \\n")
@@ -147,13 +147,13 @@ def tidied(text: str, notes: list[str]) -> str:
 
 
 _RULES = 3
-"""Version of the rules; raise it whenever a change to this package can change a text."""
+"""Version of the rules; increase it whenever a change to this package can change a text."""
 
 KINDS = ("text", "markdown", "code", "html", "pdf", "docx", "epub")
 """The kinds of files that can be read."""
 
 UNKNOWN_GLYPHS = "glyphs of no known character, read as U+FFFD"
-"""Beginning of the note on a text with glyphs that have no character."""
+"""Beginning of the note for a text with glyphs that map to no character."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Extracted:
-    """The whole text of a file, which may be empty.
+    """The complete text of a file, which may be empty.
 
     text: valid Unicode without NUL and without lone surrogates; line ends are ``\\n``.
     kind: one of `KINDS`, by the file's content first and by its name only among texts.
@@ -215,11 +215,11 @@ class Unusable:
 
 
 class RefusedError(Exception):
-    """Error that a file's text cannot be extracted: a clause about the file, see `Unusable`."""
+    """Raised if a file's text cannot be extracted, with a clause about the file, see `Unusable`."""
 
 
 def extractor_version() -> dict[str, str]:
-    """Return name -> version of everything that decides a file's text; for fingerprints."""
+    """Return name -> version for everything that affects a file's text; used in fingerprints."""
     libraries = ("pypdfium2", "lxml", "chardetng-py")
     return {"extraction": str(_RULES), **{name: version(name) for name in libraries}}
 
@@ -273,9 +273,9 @@ _START = 4096
 
 
 def kind_of(data: bytes, path: str, notes: list[str]) -> str:
-    """Return the kind to read a file as, one of `KINDS`.
+    """Return the kind as which to read a file, one of `KINDS`.
 
-    A note is added if the file's name says otherwise.
+    A note is added if the file's name suggests another kind.
 
     Raises:
         RefusedError: files of its kind are not read.
@@ -322,7 +322,7 @@ def _by_content(data: bytes, named: str) -> str:
 
 
 def _packed(data: bytes) -> str:
-    """Return docx or epub, by the archive's members."""
+    """Return docx or epub, depending on the archive's members."""
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
             names = set(archive.namelist())
@@ -341,14 +341,14 @@ def _packed(data: bytes) -> str:
 
 
 _READERS = frozenset(("pdf", "docx", "epub", "html"))
-"""Kinds with a module of their name in `formats/`, loaded at first use."""
+"""Kinds that have a module of the same name in `formats/`, loaded on first use."""
 
 _ADDRESS = re.compile(r" ?\b(?:at )?0x[0-9a-fA-F]+")
-"""An object's address in a parser's message, which differs between runs."""
+"""An object's address in a parser's message; removed because it differs between runs."""
 
 
 def read_file(path: bytes, limits: Limits) -> tuple[str, str, list[str]]:
-    """Read text, kind and notes of a file, see `Extracted`.
+    """Read the text, kind and notes of a file, see `Extracted`.
 
     Raises:
         RefusedError: its text cannot be extracted.
@@ -388,7 +388,7 @@ _REASONS = {
 
 
 def file_bytes(path: bytes, limits: Limits) -> bytes:
-    """Read all bytes of a path that may not be a plain file, may change, or may exceed memory.
+    """Read all bytes of a path that may not be a regular file, may change, or may exceed memory.
 
     Raises:
         RefusedError: it is not a plain file, is missing, too large, or changed while it was read.

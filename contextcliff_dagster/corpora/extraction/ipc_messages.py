@@ -1,4 +1,4 @@
-"""Messages from a worker process to the one that started it: lengths, a header, bytes.
+"""Messages from a worker process to its parent: lengths, a header, bytes.
 
 A hostile file may control a worker, so messages are plain data (no pickle), and lengths are checked
 before anything is stored.
@@ -19,7 +19,7 @@ Message = tuple[dict[str, Any], bytes]
 
 
 class GarbledError(Exception):
-    """Error that the bytes received are not a valid worker message."""
+    """Raised if the bytes received are not a valid worker message."""
 
 
 def write_message(descriptor: int, header: dict[str, Any], body: bytes = b"") -> None:
@@ -32,7 +32,7 @@ def write_message(descriptor: int, header: dict[str, Any], body: bytes = b"") ->
 
 
 class MessageReader:
-    """Messages from a descriptor that does not block, one piece at a time."""
+    """Reader of messages from a non-blocking descriptor, one piece at a time."""
 
     def __init__(self, descriptor: int, body_max: float) -> None:
         self._descriptor = descriptor
@@ -41,7 +41,7 @@ class MessageReader:
         self.ended = False
 
     def read(self) -> Message | None:
-        """Return the next message if it is complete. Sets `ended` when the other end is gone.
+        """Return the next message if it is complete. Sets `ended` once the other end is closed.
 
         Raises:
             GarbledError: the bytes are not a message.

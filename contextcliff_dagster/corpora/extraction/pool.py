@@ -1,4 +1,4 @@
-"""Ordered extraction of texts by a few worker processes, which are replaced when they die."""
+"""Ordered extraction of texts by a few worker processes, which are replaced if they die."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def extract_all(
 ) -> Iterator[Extracted | Unusable]:
     """Yield each file's text, or why it has none, in the order of `paths`.
 
-    No file's content raises an error. `paths` is read as needed, a bounded number ahead; at most
-    that many results wait in memory. Symbolic links are followed. Closing the iterator ends the
-    worker processes, and so does the death of this process. Time that the caller takes between two
+    A file's content never raises an error. `paths` is consumed as needed, a bounded number ahead,
+    and at most that many results wait in memory. Symbolic links are followed. The worker processes
+    end when the iterator is closed or this process dies. Time that the caller takes between two
     results does not count against any file.
 
     Raises:
@@ -71,7 +71,7 @@ class _Pool:
         return result
 
     def _collect(self, wait_s: float) -> None:
-        """Give out work, wait for an event, and collect the results."""
+        """Assign files to workers, wait for an event, and collect the results."""
         self._give_out()
         if self.workers:
             by_answers = {worker.answers: worker for worker in self.workers}
@@ -113,7 +113,7 @@ class _Pool:
             worker.give(task)
 
     def _task(self) -> Task | None:
-        """Return the next file to read; None if there is none or enough results are waiting."""
+        """Return the next file to read; None if there is none, or if enough results are waiting."""
         if self._again:
             return self._again.popleft()
         ahead = self._taken - self._given

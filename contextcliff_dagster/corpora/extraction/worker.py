@@ -1,4 +1,4 @@
-"""The process that reads files: one after another, under limits that the kernel enforces.
+"""The process that reads files, one after another, under limits that the kernel enforces.
 
 Started by `worker_process.WorkerProcess` with an interpreter of its own, and given one path at a
 time on stdin, as a line of hexadecimal digits; answers go to stdout. It dies with its parent, even
@@ -23,7 +23,7 @@ from contextcliff_dagster.corpora.extraction.ipc_messages import write_message
 
 
 def main() -> None:
-    """Serve until stdin ends. Arguments: the lifeline's descriptor, and the settings as JSON."""
+    """Read files until stdin ends. Arguments: the lifeline's descriptor, settings as JSON."""
     lifeline, settings = int(sys.argv[1]), json.loads(sys.argv[2])
     limits = Limits(**settings["limits"])
     _die_with_parent(lifeline)
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def _answer(path: bytes, limits: Limits, answers: int) -> bool:
-    """Read one file and report the outcome; return False if this process should not go on."""
+    """Read one file and report the outcome; return False if this process must not continue."""
     try:
         text, kind, notes = read_file(path, limits)
         body = text.encode()
@@ -69,11 +69,11 @@ def _answer(path: bytes, limits: Limits, answers: int) -> bool:
 
 
 def _die_with_parent(lifeline: int) -> None:
-    """Have the kernel end this process when the other end of the pipe is closed.
+    """Make the kernel end this process when the other end of the pipe is closed.
 
-    A thread that waits for it would not get the interpreter's lock while a parser holds it; a
-    signal at the parent's death (PR_SET_PDEATHSIG) comes at the end of the *thread* that started
-    this process. SIGIO, which has no handler here, ends the process.
+    A thread waiting for that would not get the interpreter's lock while a parser holds it; a signal
+    at the parent's death (PR_SET_PDEATHSIG) comes at the end of the *thread* that started this
+    process. SIGIO, which has no handler here, ends the process.
     """
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)

@@ -1,4 +1,4 @@
-"""Worker process as seen by its parent: started, given files, watched and ended."""
+"""A worker process as seen by its parent, which starts, feeds, watches and ends it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LIMITS_ADDRESS_SPACE = sys.platform == "linux"
 
 @dataclass
 class Task:
-    """A file to be read: its index among the results, and whether it was tried before."""
+    """A file to be read: its index among the results, and whether it has been tried before."""
 
     place: int
     path: Path
@@ -39,7 +39,7 @@ class Task:
 
 Outcome = tuple[Task, Extracted | Unusable | None]
 """The outcome for a file; None if it should be tried again in another process, because earlier
-files may have damaged this one."""
+files may have damaged this process."""
 
 
 class WorkerProcess:
@@ -81,7 +81,7 @@ class WorkerProcess:
             os.write(self._requests, path.hex().encode() + b"\n")
 
     def outcome(self) -> Outcome | None:
-        """Return the outcome for its current file, or None while it is unknown.
+        """Return the outcome for the current file, or None while it is unknown.
 
         Raises:
             CorpusError: the process ended before it was ready, which is no file's fault.
@@ -99,7 +99,7 @@ class WorkerProcess:
         return self._died() if self._reader.ended else None
 
     def overdue(self, now: float) -> Outcome | None:
-        """Return the outcome for a file over its time or (if watched from outside) memory limit.
+        """Return the outcome for a file over its time limit, or memory limit (if watched).
 
         Raises:
             CorpusError: the process is not ready after two minutes.
@@ -119,7 +119,7 @@ class WorkerProcess:
         return None
 
     def end(self) -> None:
-        """Kill the process and wait until it is gone."""
+        """Kill the process and wait until it has ended."""
         with suppress(ProcessLookupError):
             self._process.kill()
         self._process.wait()
@@ -160,7 +160,7 @@ class WorkerProcess:
         return self._lost(reason, again=True)
 
     def _lost(self, reason: str, *, again: bool = False) -> Outcome:
-        """End the process; its file is tried ``again`` unless it was the first in this process."""
+        """End the process; retry its file if ``again``, unless it was this process's first."""
         self.end()
         task = self._task
         assert task is not None
@@ -172,7 +172,7 @@ class WorkerProcess:
 
 
 def _started(limits: Limits) -> tuple[subprocess.Popen[bytes], int]:
-    """Start the process; return it and this end of its lifeline."""
+    """Start the process; return it and the parent's end of its lifeline."""
     child_end, parent_end = os.pipe()
     settings = {"limits": asdict(limits), "limit_address_space": LIMITS_ADDRESS_SPACE}
     # An editable install may need a hook that -S leaves out: pass its folder explicitly.
@@ -209,6 +209,6 @@ def _exit_reason(code: int) -> str:
 
 
 def _resident_mb(pid: int) -> float:
-    """Return a process's memory in MB; 0 if it is gone."""
+    """Return a process's memory use in MB; 0 if the process has ended."""
     listed = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True)
     return float(listed.stdout.strip() or 0) * 1024 / 1e6

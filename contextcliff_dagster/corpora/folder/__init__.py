@@ -1,9 +1,9 @@
-"""The corpus `folder`: documents as they are in a folder, with questions next to them or made here.
+"""The corpus `folder`: a folder's documents as they are, with supplied or generated questions.
 
-Belongs here: which files count (``walk.py``), what became of each (``file_report.py``), the table
+Belongs here: which files count (``walk.py``), what happened to each (``file_report.py``), the table
 of questions (``questions.py``), questions of verbatim recall that are built and verified from the
-text itself (``verbatim_recall.py``), and the corpus (``corpus.py``). Getting text out of a file
-belongs to ``corpora/extraction``.
+text itself (``verbatim_recall.py``), and the corpus (``corpus.py``). Extracting text from a file
+belongs in ``corpora/extraction``.
 """
 
 from contextcliff_dagster.corpora.folder.corpus import FolderCorpus

@@ -1,4 +1,4 @@
-"""The corpus `folder`: your documents as they are, every file accounted for."""
+"""The corpus `folder`: your documents as they are, with every file accounted for."""
 
 from __future__ import annotations
 
@@ -52,25 +52,25 @@ _NUMBERS = {  # option: default, least
     "min_characters": (0, 0),
 }
 RECALL = "recall"
-"""The value of the option ``questions`` that asks for verbatim recall instead of a table."""
+"""Value of the option ``questions`` that requests verbatim recall instead of a table."""
 
 _LEAST_TO_RECALL = 200
-"""Fewest characters of a document for questions of verbatim recall."""
+"""Minimum length in characters of a document used for verbatim recall."""
 
 
 class FolderCorpus(StreamedCorpus):
-    """Documents of a folder (PDF, DOCX, EPUB, HTML, Markdown, text, source code) and questions.
+    """Documents in a folder (PDF, DOCX, EPUB, HTML, Markdown, text, source code) and questions.
 
     Options: ``path``, a folder or one file; ``questions``, a table (CSV, TSV, JSONL, JSON, Parquet)
-    with ``document``, ``question``, ``answers``, or ``recall`` for questions of verbatim recall;
-    without it the table is looked for in the folder. ``columns``, ``task``, ``tasks`` as in the
+    with ``document``, ``question``, ``answers``, or ``recall`` for questions of verbatim recall; by
+    default, the table is searched for in the folder. ``columns``, ``task``, ``tasks`` as in the
     corpus ``file``. For recall: ``questions_per_document`` (5), ``seed`` (0), ``recall_question``
     (``sentence``, or ``beginning``: the bare beginning, for prompts that begin the answer with it).
-    ``min_characters``: shorter documents are left out. ``limits``: what reading one file may cost,
-    by the names of `extraction.Limits`.
+    ``min_characters``: shorter documents are left out. ``limits``: limits on reading one file,
+    named as in `extraction.Limits`.
 
     Texts are used whole or left out and accounted for (`account`, `file_list`). The same files and
-    options give the same entries, in the order of the files' names.
+    options give the same entries, ordered by file name.
     """
 
     name = "folder"
@@ -126,14 +126,14 @@ class FolderCorpus(StreamedCorpus):
         return options_hash(self.name, options, content.hexdigest())
 
     def file_list(self) -> Sequence[Mapping[str, Any]]:
-        """Return every file at the last reading and its fate, by name."""
+        """Return every file in the last reading and what happened to it, sorted by name."""
         return [file_report.fate_row(fate) for fate in self._fates]
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the questions on every document.
+        """Yield the questions about every document.
 
         Raises CorpusError, with file and line, if a question names no known document or cannot be
-        used; or if no document gives a question.
+        used, or if no document yields a question.
         """
         files, rows_by_file, fates = self._to_read()
         lost, first, n_used = Counter[str](), dict[str, str](), 0
@@ -170,7 +170,7 @@ class FolderCorpus(StreamedCorpus):
         return len(self._to_read()[0])
 
     def _to_read(self) -> tuple[list[Found], dict[str, list[Any]] | None, list[Fate]]:
-        """Return the files to read, the rows that ask about each, and the fates of all others."""
+        """Return the files to read, the rows about each file, and the fates of all other files."""
         walked = walk(self.path)
         self._refuse_nothing(walked)
         tables = [file for file in walked.found if self._is_table(file)]
@@ -238,7 +238,7 @@ class FolderCorpus(StreamedCorpus):
         return match_documents(rows, files, walked)
 
     def _judged(self, file: Found, result: Extracted | Unusable, first: dict[str, str]) -> Fate:
-        """Return the file's fate by its text; ``first`` names the first file with each text."""
+        """Return the file's fate according to its text; ``first`` maps a text to its first file."""
         if isinstance(result, Unusable):
             return Fate(file.name, "unreadable", result.reason)
         n = len(result.text)

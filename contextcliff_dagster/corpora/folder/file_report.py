@@ -30,7 +30,7 @@ _KINDS = (
 
 
 class Found(NamedTuple):
-    """A plain file to be read; ``name`` is its path below the folder, with slashes."""
+    """A regular file to be read; ``name`` is its path below the folder, with slashes."""
 
     name: str
     path: Path
@@ -46,11 +46,11 @@ class Walked:
 
 
 def walk(path: Path) -> Walked:
-    """List every entry below the folder, or the one file that ``path`` names.
+    """List every entry below the folder, or the single file that ``path`` names.
 
-    Links are followed only to files inside the folder that are not read under their own name; so
-    there are no loops, and nothing outside is opened. Hidden and ignored files are listed by their
-    topmost folder. The folder itself may be a link, hidden or not.
+    A link is followed only to a file inside the folder that is not read under its own name, so
+    there are no loops and nothing outside is opened. For hidden and ignored files, only their
+    topmost folder is listed. The folder itself may be a link, hidden or not.
     """
     if not path.is_dir():
         return Walked(path.parent.resolve(), [Found(_shown(path.name), path)])
@@ -92,7 +92,7 @@ def walk(path: Path) -> Walked:
 
 
 def _ignored(entry: os.DirEntry[str]) -> tuple[str, str] | None:
-    """Return reason and clause if the entry is to be ignored, else None."""
+    """Return the reason and a clause if the entry is to be ignored, else None."""
     if entry.name.startswith("."):
         return _HIDDEN
     if entry.is_dir(follow_symlinks=False):
@@ -157,17 +157,17 @@ FATES: dict[str, str] = {
     "link": "link|links to what is read already, or to nothing",
     "not_a_file": "no plain file|files",
 }
-"""Why a file is left out, in the words of the report and the order of its sentence. In
-``one|several``, the first form is for a count of 1."""
+"""Why a file is left out, in the words of the report and in its sentence's order. In
+``one|several``, the first form is used for a count of 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """One file and its fate.
+    """One file and what happened to it.
 
     ``fate``: ``used`` or a key of `FATES`. ``reason``: a clause whose subject is the file, empty
     for files that are used. ``questions``: the number of examples about it. ``notes``: remarks on
-    the extraction of its text.
+    how its text was extracted.
     """
 
     file: str
@@ -180,7 +180,7 @@ class Fate:
     document_id: str = ""
 
     def left_out(self, fate: str, reason: str) -> Fate:
-        """Return the same file, left out."""
+        """Return the same file, marked as left out."""
         return replace(self, fate=fate, reason=reason)
 
 
@@ -190,7 +190,7 @@ def fate_row(fate: Fate) -> dict[str, Any]:
 
 
 def counted(fates: Iterable[Fate]) -> dict[str, Any]:
-    """Count the files: all, used, used by format, left out by reason; a folder counts as one."""
+    """Count files: in total, used, used by format, left out by reason; a folder counts as one."""
     used: Counter[str] = Counter()
     left_out: Counter[str] = Counter()
     notes: Counter[str] = Counter()
@@ -210,7 +210,7 @@ def counted(fates: Iterable[Fate]) -> dict[str, Any]:
 
 
 def listed(counts: Mapping[str, Any]) -> str:
-    """Return the counts as a sentence without a full stop."""
+    """Return the counts as a sentence without a full stop at the end."""
     formats = ", ".join(f"{n:,} {kind}" for kind, n in counts["formats"].items())
     left_out = ", ".join(f"{n:,} {_words(reason, n)}" for reason, n in counts["left_out"].items())
     found = counts["found"]
@@ -230,9 +230,9 @@ def _words(reason: str, n: int) -> str:
 def account_of(
     fates: Collection[Fate], used: int, lost: Mapping[str, int], table: str | None
 ) -> dict[str, Any]:
-    """Return the corpus's account: ``used`` questions from ``table``, or generated if it is None.
+    """Return the corpus's account: ``used`` questions from ``table``, or generated if None.
 
-    ``lost``: questions on documents that are left out, by the documents' fate.
+    ``lost``: numbers of questions about documents that are left out, by the documents' fate.
     """
     files = counted(fates)
     n_unknown = sum(
@@ -255,7 +255,7 @@ def account_of(
 
 
 def first_reasons(fates: Iterable[Fate]) -> str:
-    """Return why the first few files give no question, and how many more give none."""
+    """Return why the first few files yield no question, and how many others yield none."""
     telling = [fate for fate in fates if fate.fate not in ("questions", "hidden", "used")]
     reasons = "; ".join(f"{fate.file} {fate.reason}" for fate in telling[:_FIRST])
     n_more = len(telling) - _FIRST

@@ -1,4 +1,4 @@
-"""The table of questions next to the documents: finding it, reading it, matching names to files."""
+"""The table of questions next to the documents: finding it, reading it, matching its file names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from contextcliff_dagster.corpora.readers.rows import (
 )
 
 DOCUMENT_COLUMNS = ("document", "file", "filename", "path")
-"""Names of the column with the document's file; the first that exists counts."""
+"""Names for the column with the document's file; the first one that exists is used."""
 _NAMED = "questions"
 _LONGEST_NAME = 1_024
 
@@ -41,11 +41,11 @@ class _Row(NamedTuple):
 
 
 class QuestionTable:
-    """A CSV, TSV, JSON Lines, JSON or Parquet file with a row per question.
+    """A CSV, TSV, JSON Lines, JSON or Parquet file with one question per row.
 
     ``columns`` maps ``document``, ``question``, ``answers`` and the optional fields of the corpus
-    kind ``file`` to the table's own names. A CSV may be separated by semicolons or tabs. ``tasks``:
-    rows of other tasks are left out.
+    kind ``file`` to the table's own names. A CSV may be separated by semicolons or tabs. Rows of
+    tasks that are not in ``tasks`` are left out.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class QuestionTable:
             raise CorpusError(f"There is no file of questions {path}; check the name.")
 
     def rows(self) -> Iterator[_Row]:
-        """Yield every row, checked as far as possible without its document.
+        """Yield every row, checked as far as is possible without its document.
 
         Raises:
             CorpusError: a column is missing, a cell is empty, or there is no row; with the place.
@@ -103,7 +103,7 @@ class QuestionTable:
             raise no_such_tasks(self.path, self._tasks, self._others)
 
     def described(self) -> str:
-        """Return the table's name, and the rows left out at the last reading."""
+        """Return the table's name, and the number of rows left out in the last reading."""
         left_out = f" ({self._others.total():,} of other tasks left out)" if self._others else ""
         return f"{self.path.name}{left_out}"
 
@@ -128,9 +128,9 @@ class QuestionTable:
 
 
 def find_table(folder: Path, path: Path | None = None) -> Path | None:
-    """Find the table of questions in ``folder`` itself, by its name ``questions.*`` or its columns.
+    """Find the table of questions in ``folder`` itself, named ``questions.*`` or by its columns.
 
-    A link out of the folder is not followed.
+    A link that leads out of the folder is not followed.
 
     Raises:
         CorpusError: there are several tables and not exactly one with that name, or the table with
@@ -166,9 +166,9 @@ def find_table(folder: Path, path: Path | None = None) -> Path | None:
 
 
 def is_table_of_questions(file: Path) -> bool:
-    """Return whether the first row has a question, answers, and a file name as document.
+    """Return whether the first row has a question, answers, and a file name as its document.
 
-    A table with whole texts in its column ``document`` does not count.
+    A table whose column ``document`` holds whole texts does not count.
     """
     if file.suffix.lower() not in ENDINGS:
         return False
@@ -191,7 +191,7 @@ def is_table_of_questions(file: Path) -> bool:
 def match_documents(
     rows: Sequence[_Row], files: Sequence[Found], walked: Walked
 ) -> dict[str, list[_Row]]:
-    """Group rows by their document's file, named by its path below the folder or a unique name.
+    """Group rows by their document's file, given as a path below the folder or a unique name.
 
     Raises:
         CorpusError: no file, or several, have a row's name; with place and the nearest name.
@@ -232,7 +232,7 @@ def _unknown_document(row: _Row, name: str, known: Sequence[str], walked: Walked
 
 
 def _below(name: str, home: Path) -> str:
-    """Normalise a name like the files' names: below the folder, slashes, no ``./``."""
+    """Normalise a name to the form of the files' names: below the folder, slashes, no ``./``."""
     path = _plain(name.strip()).replace("\\", "/")
     root = _plain(str(home)).rstrip("/") + "/"
     path = path.removeprefix(root)
@@ -265,7 +265,7 @@ def _read(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _delimiter(path: Path) -> str:
-    """Return the header's delimiter: in many countries, spreadsheets write semicolons."""
+    """Return the header's delimiter; spreadsheets in many countries write semicolons."""
     header = next((line for _, line in text_lines(path) if line.strip()), "")
     csv.field_size_limit(LONGEST_FIELD)
     try:

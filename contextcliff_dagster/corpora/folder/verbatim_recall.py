@@ -22,13 +22,13 @@ from contextcliff_dagster.corpora.corpus import EVIDENCE_SPANS
 TASK = "verbatim_recall"
 
 SIZES = (40, 160)
-"""Least and largest `size` of a statement: longer ones would mean more copying in some documents.
+"""Minimum and maximum `size` of a statement; longer ones would require more copying in some texts.
 """
 LEAST_PART = 14
-"""Least size of beginning and rest."""
+"""Minimum `size` of the beginning and of the rest."""
 _WIDE_SIZE = 3
 _TRIES = 60
-"""Most statements that are tried for one question."""
+"""Maximum number of statements that are tried for one question."""
 
 _BLANKS = re.compile(r"\s+")
 _UNTOLD = re.compile(r"[\W_]+")
@@ -50,9 +50,9 @@ _BROKEN_WORD = re.compile(r"\w[-\u00ad]\n")
 
 
 class Recall(NamedTuple):
-    """One statement of a text, cut in two.
+    """One statement from a text, cut into a beginning and a rest.
 
-    ``unit``: ``sentence`` or ``line``. ``beginning`` and ``rest`` with runs of blanks as one;
+    ``unit``: ``sentence`` or ``line``. ``beginning`` and ``rest`` have runs of blanks collapsed;
     ``start``, ``end`` and ``place``: where the statement begins and ends and its rest begins, in
     characters of the text.
     """
@@ -67,7 +67,7 @@ class Recall(NamedTuple):
 
 
 class _Whole:
-    """A text in two forms; a part must be unique in both."""
+    """A text in two forms; each part of a question must be unique in both forms."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -88,11 +88,11 @@ class _Span(NamedTuple):
 def recall_questions(
     text: str, *, code: bool, most: int, order: Callable[[int], bytes]
 ) -> list[Recall]:
-    """Return at most ``most`` questions, spread over the text, in the order of their places.
+    """Return at most ``most`` questions, spread over the text and ordered by position.
 
-    The text is divided into ``most`` equal stretches. Each gives one question if it can; the
-    missing ones are taken from anywhere. ``order`` decides, by a statement's first character, which
-    are tried first. ``code``: ask only about lines, never about sentences.
+    The text is divided into ``most`` equal stretches. Each yields one question if possible; missing
+    questions are taken from anywhere. ``order`` maps the position of a statement's first character
+    to its sort key. ``code``: ask only about lines, never about sentences.
     """
     whole = _Whole(text)
     spans = [] if code else list(_sentences(text))
@@ -104,7 +104,7 @@ def recall_questions(
 
 
 def recall_example(document: Document, asked: Recall, *, bare: bool) -> Example:
-    """Return the question as an example; ``bare``: it is only the statement's beginning."""
+    """Return the question as an example; with ``bare``, it is only the statement's beginning."""
     instruction = f"Complete the {asked.unit} of the text above, word for word, that begins with: "
     return Example(
         example_id=f"{document.document_id[:16]}-recall-{asked.start}",
@@ -122,7 +122,7 @@ def recall_example(document: Document, asked: Recall, *, bare: bool) -> Example:
 
 
 def letters(text: str) -> str:
-    """Return letters and digits only, case folded, without articles; two places must differ in it.
+    """Return the text's letters and digits, case-folded, without articles.
 
     Texts that a lenient comparison of answers takes for equal are equal in this form.
     """
@@ -131,7 +131,7 @@ def letters(text: str) -> str:
 
 
 def size(text: str) -> int:
-    """Count characters; a Chinese, Japanese or Korean one says as much as three."""
+    """Count characters; a Chinese, Japanese or Korean one counts as three."""
     if text.isascii():
         return len(text)
     return sum(_WIDE_SIZE if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
@@ -144,7 +144,7 @@ def _spread(
     order: Callable[[int], bytes],
     questions: list[Recall],
 ) -> list[Recall]:
-    """Return ``questions`` and as many more as are missing, stretch by stretch."""
+    """Return ``questions`` plus as many as are still missing, one stretch after the other."""
     stretches: list[list[_Span]] = [[] for _ in range(most)]
     for span in spans:
         stretches[span.start * most // len(whole.text)].append(span)
@@ -204,7 +204,7 @@ def _trimmed(text: str, start: int, end: int, unit: str) -> _Span | None:
 
 
 def _cut(whole: _Whole, span: _Span) -> Recall | None:
-    """Cut the statement nearest to its middle where both parts are unique; None if impossible."""
+    """Cut the statement where both parts are unique, nearest its middle; None if impossible."""
     raw = whole.text[span.start : span.end]
     statement = _BLANKS.sub(" ", raw)
     if not SIZES[0] <= size(statement) <= SIZES[1] or not _says_something(statement):
@@ -220,7 +220,7 @@ def _cut(whole: _Whole, span: _Span) -> Recall | None:
 
 
 def _says_something(part: str) -> bool:
-    """Return whether the part has words, not only marks and figures."""
+    """Return whether the part has words, not only punctuation and digits."""
     wide = sum(map(_is_wide, part))
     n_letters = sum(character.isalpha() for character in part)
     filled = len(part) - part.count(" ")
@@ -228,7 +228,7 @@ def _says_something(part: str) -> bool:
 
 
 def _cuts(statement: str) -> list[int]:
-    """Return where the rest may begin: words after blanks first, nearest to the middle first."""
+    """Return the possible starts of the rest: first after blanks, then others, middle first."""
     blanks, within = [], []
     for at in range(1, len(statement) - 1):
         before, after = statement[at - 1], statement[at]
@@ -247,12 +247,12 @@ def _cuts(statement: str) -> list[int]:
 
 
 def _is_wide(character: str) -> bool:
-    """Return whether a character is Chinese or Japanese, where texts may be cut anywhere."""
+    """Return whether a character is Chinese or Japanese; such texts may be cut anywhere."""
     return "\u3041" <= character <= "\u30fe" or "\u3400" <= character <= "\u9fff"
 
 
 def _raw_place(raw: str, at: int) -> int:
-    """Return the place of the statement's ``at``-th character before blanks were collapsed."""
+    """Return the position, before blanks were collapsed, of the ``at``-th character."""
     seen = 0
     for gap in _BLANKS.finditer(raw):
         removed = gap.end() - gap.start() - 1

@@ -1,4 +1,4 @@
-"""The corpus `python-source`: the interpreter's own library and packages, or a folder of yours."""
+"""The corpus `python-source`: the interpreter's own library and packages, or your own folder."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ _NUMBERS = {  # option: default, least
 
 
 class PythonSourceCorpus(StreamedCorpus):
-    """Python files at their natural length; questions that their syntax trees answer.
+    """Python files at their natural length, with questions that their syntax trees answer.
 
-    Options: ``roots`` (``stdlib``, ``site-packages``; both) or ``path`` (a folder instead of
-    them); ``kinds`` of questions (all of `KINDS`) or a single ``task``; most ``files`` to read
-    (2,000, by a seeded order over all), most ``documents`` to use (all),
-    ``questions_per_document`` (6), ``min_bytes`` and ``max_bytes`` of a file (1; 1,000,000),
-    ``seed`` (0), ``line_question`` (``sentence``, or ``beginning``: the bare beginning of the line,
-    for prompts that begin the answer with it).
+    Options: ``roots`` (``stdlib``, ``site-packages``; both) or ``path`` (a folder instead of them);
+    ``kinds`` of questions (all of `KINDS`) or a single ``task``; maximum of ``files`` to read
+    (2,000, in a seeded order) and ``documents`` to use (all), ``questions_per_document`` (6),
+    ``min_bytes`` and ``max_bytes`` of a file (1; 1,000,000), ``seed`` (0), ``line_question``
+    (``sentence``, or ``beginning``: the bare beginning of the line, for prompts that begin the
+    answer with it).
 
     A file is used whole and unchanged, or left out and counted (`account`). The same files,
     Python version and options give the same entries, in the same order.
@@ -105,9 +105,9 @@ class PythonSourceCorpus(StreamedCorpus):
         return options_hash(self.name, options, content.hexdigest())
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the questions on every file.
+        """Yield the questions about every file.
 
-        Raises CorpusError if no file gives a question.
+        Raises CorpusError if no file yields a question.
         """
         skipped: Counter[str] = Counter()
         texts: set[str] = set()
@@ -148,7 +148,7 @@ class PythonSourceCorpus(StreamedCorpus):
         return read_bytes(file.path, self._limits["min_bytes"], self._limits["max_bytes"])
 
     def _entries_of(self, file: SourceFile, seen: set[str]) -> list[Entry]:
-        """Return the file's questions; its document is added to ``seen``.
+        """Return the questions about the file; its document is added to ``seen``.
 
         Raises:
             SkippedFileError: the file is left out.

@@ -1,4 +1,4 @@
-"""Python files below a folder, and the definitions in each, by its syntax tree."""
+"""Python files below a folder, and the definitions in each, taken from its syntax tree."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ SKIPPED: dict[str, str] = {
 
 _PRUNED = frozenset({"__pycache__", "site-packages", "dist-packages", "node_modules"})
 _LONGEST_LINE = 2_000
-"""Longest line in characters; longer ones are data tables or bundled programs."""
+"""Maximum length of a line in characters; longer lines are data tables or bundled programs."""
 LINE_BREAK = re.compile(r"\r\n|\r|\n")
 
 
 class SkippedFileError(Exception):
-    """Error for a file that is left out; ``reason`` is a key of `SKIPPED`."""
+    """Raised for a file that is left out; ``reason`` is a key of `SKIPPED`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(SKIPPED[reason])
@@ -49,21 +49,21 @@ class SkippedFileError(Exception):
 
 
 class Root(NamedTuple):
-    """A folder, with the label that begins its files' names (``stdlib/json/decoder.py``)."""
+    """A folder, and the label that its files' names begin with (``stdlib/json/decoder.py``)."""
 
     label: str
     folder: Path
 
 
 class SourceFile(NamedTuple):
-    """A file to be read; ``name`` is its root's label and its path below that, with slashes."""
+    """A file to be read; ``name`` is its root's label plus its path below, with slashes."""
 
     name: str
     path: Path
 
 
 def installed_roots(label: str) -> list[Root]:
-    """Return the existing folders of this interpreter's ``stdlib`` or ``site-packages``."""
+    """Return those folders of the interpreter's ``stdlib`` or ``site-packages`` that exist."""
     import sysconfig
 
     paths = sysconfig.get_paths()
@@ -73,11 +73,11 @@ def installed_roots(label: str) -> list[Root]:
 
 
 def find_files(roots: list[Root], seed: int, skipped: Counter[str]) -> list[SourceFile]:
-    """Return every ``.py`` file below the roots, ordered by SHA-256 of the seed and its name.
+    """Return every ``.py`` file below the roots, ordered by SHA-256 of seed and file name.
 
-    Links are followed only if they stay below their root. Files left out are counted in
-    ``skipped``: ``outside`` (a link that leads out of the root), ``unreadable`` (a folder that
-    cannot be listed, or a path that is not a plain file).
+    Links are followed only if they stay below their root. Omitted files are counted in ``skipped``:
+    ``outside`` (a link that leads out of the root), ``unreadable`` (a folder that cannot be listed,
+    or a path that is not a regular file).
     """
     files = {file.path: file for root in roots for file in _below(root, skipped)}
     return sorted(
@@ -130,7 +130,7 @@ def read_bytes(path: Path, min_bytes: int, max_bytes: int) -> bytes:
 
 
 def decoded(content: bytes) -> str:
-    """Decode the bytes by their declared encoding (PEP 263; UTF-8), line ends unchanged.
+    """Decode the bytes by their declared encoding (PEP 263; UTF-8), keeping the line ends.
 
     A byte order mark is part of the encoding, not of the text.
 
@@ -180,9 +180,9 @@ _BLOCKS = ("body", "orelse", "finalbody")
 
 
 class Function(NamedTuple):
-    """A function of the file's top level, or a method (``Class.method``) of one of its classes.
+    """A function at the file's top level, or a method (``Class.method``) of a top-level class.
 
-    ``calls`` and ``raises`` come from its body; empty if it defines a function or class inside.
+    ``calls`` and ``raises`` come from its body, and are empty if it defines functions or classes.
     """
 
     name: str
@@ -193,10 +193,10 @@ class Function(NamedTuple):
 
 
 class SourceModule:
-    """A parsed file.
+    """A parsed Python file.
 
-    A name counts as known if nothing else in the whole file is bound to it: no second assignment,
-    no parameter, import or local of that name. A file with ``from x import *`` has no such names.
+    A name counts as known if the whole file binds it only once: there is no second assignment, and
+    no parameter, import or local of that name. A file with ``from x import *`` has no known names.
 
     Raises:
         SkippedFileError: the text cannot be parsed.
@@ -222,7 +222,7 @@ class SourceModule:
         return start + len(self.line(line).encode()[:column].decode(errors="ignore"))
 
     def offset(self, node: Located) -> int:
-        """Return where the node begins, in characters."""
+        """Return the position where the node begins, in characters."""
         return self._at(node.lineno, node.col_offset)
 
     def segment(self, node: ast.expr | ast.stmt) -> str:
@@ -241,18 +241,18 @@ class SourceModule:
         return _bindings(self.nodes)
 
     def is_known(self, name: str) -> bool:
-        """Return whether the file binds the name once."""
+        """Return whether the file binds the name exactly once."""
         return self._bound[name] == 1 and "*" not in self._bound
 
     @cached_property
     def classes(self) -> dict[str, ast.ClassDef]:
-        """The classes of the top level, by name."""
+        """The top-level classes, by name."""
         nodes = (n for n in self.tree.body if isinstance(n, ast.ClassDef))
         return {node.name: node for node in nodes if self.is_known(node.name)}
 
     @cached_property
     def functions(self) -> dict[str, Function]:
-        """The functions of the top level and the methods of `classes`, by (qualified) name."""
+        """The top-level functions and the methods of `classes`, by (qualified) name."""
         functions = [
             _function(node.name, node, False)
             for node in self.tree.body
@@ -269,7 +269,7 @@ class SourceModule:
 
     @cached_property
     def constants(self) -> dict[str, tuple[ast.stmt, tuple[str, ...]]]:
-        """Names that the top level binds to a literal: the statement and the accepted answers."""
+        """Names bound to a literal at the top level -> the statement and the accepted answers."""
         constants: dict[str, tuple[ast.stmt, tuple[str, ...]]] = {}
         for node in self.tree.body:
             match node:
@@ -281,10 +281,10 @@ class SourceModule:
         return constants
 
     def literal(self, node: ast.expr) -> tuple[str, ...] | None:
-        """Return the accepted answers of a literal worth asking for, else None.
+        """Return the accepted answers for a literal worth asking about, else None.
 
-        These are numbers of at least two digits, as written and as Python writes them, and one-line
-        texts that stand unescaped in the file. ``None``, ``True``, 0 and 1 are too easy to guess.
+        Such literals are numbers of at least two digits (as written, and as Python prints them) and
+        one-line texts without escapes. ``None``, ``True``, 0 and 1 are too easy to guess.
         """
         try:
             value = ast.literal_eval(node)
@@ -304,8 +304,8 @@ class SourceModule:
         return None
 
     def evidence_spans(self, places: Sequence[int]) -> list[list[int]]:
-        """Return the spans of the statement around each place and the headings of the functions and
-        classes around it: [start, end) in characters, in order, each once."""
+        """Return the spans of the statement at each place and of the headings of the functions and
+        classes around it: [start, end) in characters, in order, without duplicates."""
         lines = (bisect_right(self._starts, place) for place in places)
         spans = {
             (self._starts[first - 1], self._starts[last - 1] + len(self.line(last)))
@@ -325,7 +325,7 @@ def _function(name: str, node: FunctionNode, is_method: bool) -> Function:
 
 
 def _nodes(*roots: ast.AST) -> list[ast.AST]:
-    """Return the roots and all nodes below, without recursion: trees may exceed Python's stack."""
+    """Return the roots and all nodes below, without recursion, because trees may be very deep."""
     nodes = list(roots)
     for node in nodes:  # the list grows meanwhile
         for field in node._fields:
@@ -359,7 +359,7 @@ def _bindings(nodes: Iterable[ast.AST]) -> Counter[str]:
 
 
 def _evidence_lines(body: Sequence[ast.stmt], line: int) -> Iterator[tuple[int, int]]:
-    """Yield first and last line of the headings around a line, then of its statement."""
+    """Yield the first and last lines of each heading around a line, then of its statement."""
     while around := [s for s in body if _first_line(s) <= line <= (s.end_lineno or s.lineno)]:
         statement = around[0]
         parts = [statement, *getattr(statement, "handlers", []), *getattr(statement, "cases", [])]

@@ -1,7 +1,7 @@
-"""Questions about a Python file: the text, the accepted answers, and the nodes that give them.
+"""Questions about a Python file: their text, accepted answers, and the nodes that answer them.
 
-A question about one node needs one place of the file (level 1), one about two nodes two (level 2).
-`choose_questions` decides which of a file's questions are asked.
+A question about one node needs one place in the file (level 1); one about two nodes, two (level 2).
+`choose_questions` selects the questions to ask about a file.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Questions = Iterator[tuple[str, tuple[str, ...], Sequence[Located]]]
 
 
 class Reference(NamedTuple):
-    """A name that the file uses, and the expression that it occurs in."""
+    """A name that the file uses, and the expression in which it occurs."""
 
     name: str
     node: ast.expr
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """Return the name as written (``abc.ABC``), and its last part."""
+        """Return the name as written (``abc.ABC``) and its last part."""
         return tuple(dict.fromkeys((self.name, self.name.rpartition(".")[2])))
 
 
@@ -37,14 +37,14 @@ def constant_value(module: SourceModule) -> Questions:
 
 
 def default_value(module: SourceModule) -> Questions:
-    """Ask for the default of a parameter."""
+    """Ask for the default value of a parameter."""
     for text, default in _defaults(module):
         if answers := module.literal(default):
             yield text, answers, [default]
 
 
 def default_through_constant(module: SourceModule) -> Questions:
-    """Ask for the default of a parameter that is a constant of the file."""
+    """Ask for the default value of a parameter, if the default is a constant of the file."""
     for text, default in _defaults(module):
         if isinstance(default, ast.Name) and default.id in module.constants:
             assigned, answers = module.constants[default.id]
@@ -52,7 +52,7 @@ def default_through_constant(module: SourceModule) -> Questions:
 
 
 def _defaults(module: SourceModule) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the question about each parameter with a default, and that default."""
+    """Yield a question for each parameter with a default, and that default."""
     for function in module.functions.values():
         arguments = function.node.args
         positional = [*arguments.posonlyargs, *arguments.args]
@@ -68,7 +68,7 @@ def _defaults(module: SourceModule) -> Iterator[tuple[str, ast.expr]]:
 
 
 def base_class(module: SourceModule) -> Questions:
-    """Ask which class a class with one base inherits from."""
+    """Ask which class a class with a single base inherits from."""
     for owner in module.classes.values():
         if base := _base(owner):
             text = f"Which class does `{owner.name}` inherit from?"
@@ -115,14 +115,14 @@ def _parameter(function: Function) -> ast.arg | None:
 
 
 def raised_exception(module: SourceModule) -> Questions:
-    """Ask which exception a function raises, if all its ``raise`` name the same one."""
+    """Ask which exception a function raises, if all its ``raise`` statements name the same one."""
     for function in module.functions.values():
         if error := _raised_exception(module, function):
             yield f"Which exception does `{function.name}` raise?", error.answers, [error.node]
 
 
 def base_of_raised(module: SourceModule) -> Questions:
-    """Ask which class the exception that a function raises inherits from."""
+    """Ask which class the exception raised by a function inherits from."""
     for function in module.functions.values():
         exception = _raised_exception(module, function)
         owner = module.classes.get(exception.name) if exception else None
@@ -132,7 +132,7 @@ def base_of_raised(module: SourceModule) -> Questions:
 
 
 def _raised_exception(module: SourceModule, function: Function) -> Reference | None:
-    """Return the only exception that a function's own ``raise`` statements name."""
+    """Return the only exception named in a function's own ``raise`` statements, if any."""
     exceptions: list[Reference] = []
     for node in function.raises:
         exception = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
@@ -145,7 +145,7 @@ def _raised_exception(module: SourceModule, function: Function) -> Reference | N
 
 
 def called_function(module: SourceModule) -> Questions:
-    """Ask which function of the file a function calls, if it calls only one of them."""
+    """Ask which of the file's functions a function calls, if it calls only one of them."""
     for function in module.functions.values():
         if callee := _called_function(module, function):
             text = "Which function defined at the top level of this file does "
@@ -153,7 +153,7 @@ def called_function(module: SourceModule) -> Questions:
 
 
 def parameter_of_called(module: SourceModule) -> Questions:
-    """Ask for the first parameter of the only function of the file that a function calls."""
+    """Ask for the first parameter of the only function in the file that a function calls."""
     for function in module.functions.values():
         callee = _called_function(module, function)
         if callee and (parameter := _parameter(module.functions[callee.name])):
@@ -165,7 +165,7 @@ def parameter_of_called(module: SourceModule) -> Questions:
 
 
 def _called_function(module: SourceModule, function: Function) -> Reference | None:
-    """Return the only top-level function that the given one calls by name."""
+    """Return the only top-level function that the given function calls by name."""
     names = (call.func for call in function.calls if isinstance(call.func, ast.Name))
     callees = [
         Reference(name.id, name)
@@ -177,7 +177,7 @@ def _called_function(module: SourceModule, function: Function) -> Reference | No
 
 
 def _only(module: SourceModule, references: Sequence[Reference]) -> Reference | None:
-    """Return the first of the references in the text if all have the same name."""
+    """Return the earliest reference in the text, if all references have the same name."""
     if len({reference.name for reference in references}) != 1:
         return None
     return min(references, key=lambda reference: module.offset(reference.node))
@@ -197,11 +197,11 @@ _KINDS: dict[str, Callable[[SourceModule], Questions]] = {
 }
 _LINE = "complete_line"
 KINDS: tuple[str, ...] = (*_KINDS, _LINE)
-"""All kinds of questions; the kind is the example's task."""
+"""All kinds of questions; an example's task is the kind of its question."""
 
 _LINE_CHARACTERS = range(30, 101)
 _LEAST_PART = 10
-"""Fewest characters of a line's beginning and rest."""
+"""Minimum length in characters of a line's beginning and of its rest."""
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Raise, ast.Assert)
 _WORD = re.compile(r"\w+")
 
@@ -209,8 +209,8 @@ _WORD = re.compile(r"\w+")
 class Question(NamedTuple):
     """A question and its accepted answers.
 
-    ``places``: the starts of its one or two pieces of evidence in the text, in characters; the last
-    is the place of the answer.
+    ``places``: where its one or two pieces of evidence start in the text, in characters; the answer
+    is at the last one.
     """
 
     kind: str
@@ -230,11 +230,11 @@ def choose_questions(
     place: Callable[[str, str], bytes],
     most: int,
 ) -> list[Question]:
-    """Choose at most ``most`` questions of a file, one of each kind in turn to balance the kinds.
+    """Choose at most ``most`` questions about a file, one of each kind in turn for balance.
 
-    Questions whose answer is in the question or is a single letter are left out. ``place(kind,
-    text)`` decides the order of the kinds (with an empty text) and, within a kind, the order of its
-    questions.
+    Questions that contain their answer, or whose answer is a single letter, are left out.
+    ``place(kind, text)`` decides the order of the kinds (with an empty text) and, within a kind,
+    the order of its questions.
     """
     streams = [
         _of_kind(module, kind, wording, partial(place, kind))
@@ -267,7 +267,7 @@ def _of_kind(
 
 
 def complete_line(module: SourceModule, wording: str, order: Callable[[str], bytes]) -> Questions:
-    """Ask for the rest of a line, given its beginning, in the order of the lines' ``order``.
+    """Ask for the rest of a line, given its beginning; ``order`` sorts the lines.
 
     Only statements that fill one line are used. The beginning and the rest each occur once in the
     whole file, so that neither another line nor another place gives the answer.
@@ -290,7 +290,7 @@ def complete_line(module: SourceModule, wording: str, order: Callable[[str], byt
 
 
 def _cut(line: str, text: str) -> tuple[str, str] | None:
-    """Cut the line before the word nearest to its middle at which both parts are unique."""
+    """Cut the line before the word nearest its middle at which both parts are unique."""
     starts = [match.start() for match in _WORD.finditer(line)]
     for place in sorted(starts, key=lambda start: (abs(2 * start - len(line)), start)):
         beginning, rest = line[:place].rstrip(), line[place:]

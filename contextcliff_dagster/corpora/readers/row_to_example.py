@@ -1,4 +1,4 @@
-"""Conversion of a row to an Example: what its fields mean, and which rows are refused."""
+"""Conversion of a row to an Example: the meaning of its fields, and which rows are refused."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "domain": ("domain",),
     "source": ("source",),
 }
-"""Our name of a field -> the names under which it is looked for; the first present wins."""
+"""Our name for a field -> the names under which it is searched for; the first present wins."""
 
 _LONGEST_METADATA = 2_000
-"""Most characters (as JSON) of an unknown field that is kept as metadata."""
+"""Maximum length (as JSON, in characters) of an unknown field that is stored as metadata."""
 
 _LEVELS = {"level": int, "inter_evidence_tokens": int, "evidence_position": float}
 
@@ -36,8 +36,8 @@ class RowReader:
     """Reader that checks rows and turns them into entries.
 
     ``columns`` maps our field names to the file's own; ``task`` is for rows without one.
-    ``untyped`` rows (CSV) hold text only: there a bare ``nan`` is a missing value and a list of
-    answers is written as a JSON list.
+    ``untyped`` rows (CSV) hold only text: in these, a bare ``nan`` is a missing value, and a list
+    of answers is written as a JSON list.
     """
 
     def __init__(self, columns: Mapping[str, str], task: str, *, untyped: bool = False) -> None:
@@ -48,7 +48,7 @@ class RowReader:
         self._untyped = untyped
 
     def entry(self, row: Any, place: str, *, whole: bool = True) -> Entry:
-        """Return the row as an entry; ``whole``: the context is the text itself, not its name.
+        """Return the row as an entry; if ``whole``, the context is the text itself, not its name.
 
         Raises:
             CorpusError: a field is missing or unusable; the message names it and ``place``.
@@ -71,7 +71,7 @@ class RowReader:
         return entry_about(text, example, place)
 
     def _find(self, row: Mapping[str, Any], field: str) -> tuple[str, Any]:
-        """Return the field's name in the row, and its value (None for null and NaN, too)."""
+        """Return the field's name in the row, and its value (None also for null and NaN)."""
         names = self._names[field]
         for name in names:
             value = row.get(name)
@@ -150,7 +150,7 @@ class RowReader:
 
 
 def _answer_texts(value: Any, untyped: bool, place: str) -> Iterator[str]:
-    """Yield the accepted answers of a text, a number, a list, or SQuAD's ``{"text": [...]}``."""
+    """Yield accepted answers from a text, a number, a list, or SQuAD's ``{"text": [...]}``."""
     if isinstance(value, str):
         if untyped and value.lstrip().startswith("["):
             try:
@@ -182,7 +182,7 @@ def _answer_texts(value: Any, untyped: bool, place: str) -> Iterator[str]:
 
 
 def _checked_spans(spans: Any, length: int | None, place: str) -> list[list[int]]:
-    """Return the checked places of the evidence: [[start, end), ...] in characters from 0."""
+    """Return the checked positions of the evidence: [[start, end), ...] in characters from 0."""
     if isinstance(spans, str):  # a cell of a CSV
         with suppress(ValueError, RecursionError):
             spans = json.loads(spans)

@@ -34,7 +34,7 @@ def is_url(path: str) -> bool:
 
 def local_copy(url: str, folder: Path | None = None) -> Path:
     """Return the local copy of ``url`` below ``folder`` (the store's ``downloads``); download it
-    only once: a measurement must not change with what a server gives tomorrow.
+    only once, so that a measurement does not change with what a server returns tomorrow.
 
     Raises:
         CorpusError: it cannot be downloaded whole, or the address is a web page's. The message
@@ -91,7 +91,7 @@ UTF16_OR_32 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, line with its own line end) of a UTF-8 file, less a byte order mark.
+    """Yield (number from 1, line with its line end) of a UTF-8 file, without a byte order mark.
 
     Raises:
         CorpusError: the file is binary or not UTF-8, with the line; or cannot be read.
@@ -116,10 +116,10 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def text_chunks(path: Path, file: Any, error: type[ContextCliffError]) -> Iterator[str]:
-    """Yield the text of the binary ``file`` in pieces, less a byte order mark.
+    """Yield the text of the binary ``file`` in pieces, without a byte order mark.
 
-    JSON is often written as one line, however large the file. Problems are raised as ``error``, as
-    :func:`text_lines` raises CorpusError.
+    Pieces are needed because even large JSON files often have one line. Problems are raised as
+    ``error``, in the cases where :func:`text_lines` raises CorpusError.
     """
     decode = (decoder := codecs.getincrementaldecoder("utf-8")()).decode
     line, n_before = 1, 0  # a chunk's first line, and the bytes of it in earlier chunks
@@ -151,7 +151,7 @@ def _without_mark(path: Path, first: bytes, error: type[ContextCliffError]) -> b
 
 
 def binary(path: Path, line: int, error: type[ContextCliffError]) -> ContextCliffError:
-    """Return an error that says that ``line`` contains a NUL byte."""
+    """Return the error for a ``line`` that contains a NUL byte."""
     return error(
         f"{path}, line {line} holds NUL bytes: this is a binary file; "
         "give JSON Lines, JSON, CSV, TSV or Parquet."
@@ -179,7 +179,7 @@ def _not_utf8(
 _SPACE = " \t\r\n"
 _READ_AHEAD = 1 << 19
 _NUMBER_GOES_ON = 4
-"""A number this close to the end of the buffer may be incomplete: 1 of 1.5, or of 1e-9."""
+"""A number this close to the end of the buffer may be incomplete, such as 1 from 1.5 or 1e-9."""
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -187,16 +187,16 @@ def _no_constant(name: str) -> NoReturn:
 
 
 DECODER = json.JSONDecoder(parse_constant=_no_constant)
-"""Decoder of JSON that refuses the NaN and Infinity that Python would accept."""
+"""JSON decoder that refuses NaN and Infinity, which Python would accept."""
 
 
 class JsonStream:
-    """Parser of JSON in pieces: the buffer holds the current value and some text ahead.
+    """Incremental JSON parser: the buffer holds the current value and some text ahead of it.
 
     Args:
         file: the opened file, read from its position; ``path`` is opened when None.
         error: class of the errors raised, always with the path and, if possible, the line.
-        longest: most characters of a value.
+        longest: maximum length of a value in characters.
     """
 
     def __init__(
@@ -215,11 +215,11 @@ class JsonStream:
         self._line = 1
 
     def begins_with(self, character: str) -> bool:
-        """Return whether this is the first character after white space; nothing is consumed."""
+        """Return whether this is the first character after white space, consuming nothing."""
         return self._skip(_SPACE) == character
 
     def values(self) -> Iterator[tuple[str, Any]]:
-        """Yield (place, value) of every item of an array, or of every value in a row.
+        """Yield (place, value) for every item of an array, or for every value in a sequence.
 
         Raises:
             ContextCliffError: the text is not JSON, holds NaN, or ends too early; with the line.
@@ -234,9 +234,9 @@ class JsonStream:
             yield f"{self._path}, line {self._line} (item {count})", self._value(count)
 
     def members(self, spread: Collection[str] = ()) -> Iterator[tuple[str, str, Any]]:
-        """Yield (place, name, value) of every member of one top-level object, one at a time.
+        """Yield (place, name, value) for every member of one top-level object, one at a time.
 
-        If a member in ``spread`` is an array, its items come one by one under its name.
+        If a member in ``spread`` is an array, its items are yielded one by one under its name.
 
         Raises:
             ContextCliffError: see :meth:`values`; or the text is not an object.
@@ -260,7 +260,7 @@ class JsonStream:
         self._end("the object's end")
 
     def _items(self, what: str, label: str) -> Iterator[tuple[str, Any]]:
-        """Yield (place, value) of the array that begins here; step over its end."""
+        """Yield (place, value) for the array that begins here, and move past its end."""
         self._at += 1
         count = 0
         while self._goes_on("]", count, what, "item"):
@@ -268,7 +268,7 @@ class JsonStream:
             yield f"{self._path}, line {self._line} ({label} {count})", self._value(count)
 
     def _goes_on(self, end: str, count: int, what: str, unit: str) -> bool:
-        """Skip the comma after ``count`` values; return whether another value precedes ``end``."""
+        """Skip the comma after ``count`` values; return whether there is a value before ``end``."""
         first = self._skip(_SPACE)
         if count and first == ",":
             self._at += 1
@@ -285,7 +285,7 @@ class JsonStream:
             self._fail(f", line {self._line} goes on after {what}.")
 
     def _skip(self, characters: str) -> str:
-        """Skip these characters; return the next one, or "" at the end."""
+        """Skip these characters; return the character after them, or "" at the end."""
         while True:
             while self._at < len(self._buffer) and self._buffer[self._at] in characters:
                 self._line += self._buffer[self._at] == "\n"
@@ -306,7 +306,7 @@ class JsonStream:
             self._fail(f" cannot be read: {error.strerror or error}.", error)
 
     def _read_on(self) -> bool:
-        """Drop consumed text and at least double the rest; return False at the end of the file."""
+        """Drop the consumed text and at least double the rest; return False at the file's end."""
         pieces, size = [self._buffer[self._at :]], 0
         if self._longest is not None and len(pieces[0]) > self._longest:
             self._fail(f" holds a value of more than {self._longest >> 20} MB, which no answer is.")
@@ -348,9 +348,9 @@ class JsonStream:
 
 
 LONGEST_FIELD = 2**31 - 1
-"""Longest CSV field: the csv module's own limit is lower, and a field may be a whole book."""
+"""Maximum length of a CSV field; the csv module's own limit is too low for a whole book."""
 Rows = Iterator[tuple[str, Any]]
-"""(place, row): ``qa.jsonl, line 7`` and its fields."""
+"""(place, row), such as ``qa.jsonl, line 7`` and the row's fields."""
 
 
 def json_lines(path: Path) -> Rows:
@@ -372,7 +372,7 @@ def json_lines(path: Path) -> Rows:
 
 
 def delimited(path: Path, delimiter: str = ",") -> Rows:
-    """Read lines with a header and RFC 4180 quoting, separated by ``delimiter``."""
+    """Read lines with a header row and RFC 4180 quoting, separated by ``delimiter``."""
     csv.field_size_limit(LONGEST_FIELD)
     numbered = text_lines(path)
     reader = csv.reader((text for _, text in numbered), delimiter=delimiter, strict=True)

@@ -1,1 +1,1 @@
-"""The assets of one study, by subject; each function returns them for a given study."""
+"""The assets of a study, one module per subject; each function builds them for a given study."""

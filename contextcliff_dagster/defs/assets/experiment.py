@@ -58,7 +58,7 @@ from contextcliff_dagster.studies.experiment_table import load_experiment
 
 
 def document_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDefinition]:
-    """Return the assets of documents and manifest of ``experiment``, if it keeps documents."""
+    """Return the documents and manifest assets of ``experiment``, if it stores documents."""
     if (kept := experiment.documents) is None:
         return []
     documents_name, manifest_name = experiment.document_assets()
@@ -118,7 +118,7 @@ _RESULT = "The result of the experiment, computed from its records."
 
 
 def experiment_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDefinition]:
-    """Return the assets of ``experiment`` in ``study``; a guest has only its predictions."""
+    """Return the assets of ``experiment`` in ``study``; a guest has no records or result."""
     assets = [*document_assets(study, experiment), _predictions(study, experiment)]
     if experiment.host is None:
         assets += [_records(study, experiment), _result(study, experiment)]
@@ -296,7 +296,7 @@ def _sample(study: Study, experiment: Experiment) -> list[str]:
 
 
 def report_asset(study: Study) -> dg.AssetsDefinition:
-    """Return `report`: one page over all experiments of the study."""
+    """Return `report`, one page about all experiments of the study."""
     asked = partitioned(study)
     judged = [member.asset_names("result")[-1] for member in asked]
     records = [name for member in asked for name in member.asset_names("records")]

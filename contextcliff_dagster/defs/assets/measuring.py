@@ -49,7 +49,7 @@ class MeasureConfig(CampaignConfig):
 
 @dataclass(frozen=True)
 class Measuring:
-    """A measuring step, and its reports to Dagster meanwhile."""
+    """A measuring step, which reports to Dagster as it goes."""
 
     context: dg.AssetExecutionContext
     config: MeasureConfig
@@ -58,7 +58,7 @@ class Measuring:
     experiment: Experiment
     code_version: str
     done: set[tuple[str, str]] = field(default_factory=set)
-    """Model and cell of each materialization event of this step."""
+    """Model and cell of each materialization that this step has logged."""
     progress: StepProgress = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,7 +72,7 @@ class Measuring:
         self.context.log_event(seen)
 
     def keep(self, cells_of: Mapping[str, Sequence[str]]) -> None:
-        """Record again, from the ledger, the current cells that this refused step did not change.
+        """Record again, from the ledger, the up-to-date cells that this refused step did not reach.
 
         Without this, Dagster would mark every partition of a failed run as failed, even if it is
         still current. Stale partitions are left out.
@@ -97,7 +97,7 @@ class Measuring:
         return False
 
     def measure(self, model: str, cells: list[str], control: RunControl) -> None:
-        """Measure one model, or write its ledger rows; log one event per finished cell."""
+        """Measure one model, or write its rows from the ledger; log one event per finished cell."""
         config, run, experiment = self.config, self.run, self.experiment
         cells = [cell for cell in cells if not config.samples or cell in config.samples]
         if config.from_ledger_only:
@@ -142,7 +142,7 @@ class Measuring:
         )
 
     def _sources(self) -> dict[dg.AssetKey, str]:
-        """Return the assets of the samples behind the predictions, with their versions."""
+        """Return the sample assets that the predictions depend on, mapped to their versions."""
         run, experiment = self.run, self.experiment
         versions = {"manifest": run.manifest.sha256} if run.study.has_corpus else {}
         if experiment.documents and (made := experiment.documents.frozen(run.study, run.store)):

@@ -26,9 +26,9 @@ from contextcliff_dagster.defs.dagster_internals import (
 LOOK_EVERY_S = 10.0
 ANSWER_WITHIN_S = 5.0
 LOST_AFTER_S = 45.0
-"""Time without any worker knowing a task, after which it is lost; busy workers may miss queries."""
+"""Seconds after which a task unknown to all workers is lost; busy workers may miss queries."""
 MOST_TRIES = 3
-"""Maximum attempts per step, so that a step that kills its workers fails in the end."""
+"""Maximum attempts per step, so that a step that kills its workers eventually fails."""
 
 
 @dg.executor(
@@ -53,7 +53,7 @@ def celery_executor(init: dg.InitExecutorContext) -> CeleryExecutor:
 
 
 class CeleryWorkersExecutor(CeleryExecutor):
-    """Dagster's Celery executor with `WatchedTask` for the result of each step."""
+    """Dagster's Celery executor, with a `WatchedTask` as the result of each step."""
 
     def execute(self, plan_context: Any, execution_plan: Any) -> Iterator[dg.DagsterEvent]:
         from dagster_celery.core_execution_loop import core_celery_execution_loop
@@ -75,10 +75,10 @@ class CeleryWorkersExecutor(CeleryExecutor):
 
 
 class WatchedTask:
-    """A `celery.result.AsyncResult` for `dagster_celery`'s loop, for a task on ``queue``.
+    """A `celery.result.AsyncResult` of a task on ``queue``, for the loop of `dagster_celery`.
 
-    It is also ready when the task is lost; its event then comes from ``after_loss``, called with a
-    sentence on the loss. A task is lost when its process died, or when for `LOST_AFTER_S` no worker
+    It is also ready when the task is lost; its event then comes from ``after_loss``, which gets a
+    sentence on the loss. A task is lost if its process has died, or if for `LOST_AFTER_S` no worker
     knows it and it is not in its queue.
     """
 
@@ -125,7 +125,7 @@ class WatchedTask:
         return since is not None and time.monotonic() - since >= LOST_AFTER_S
 
     def _is_known(self) -> bool:
-        """Return whether a worker has the task or it is queued; True if that is unknown."""
+        """Return whether the task is at a worker or queued; True if that cannot be determined."""
         with self._result.app.connection_for_read() as connection:
             try:
                 return self._is_at_a_worker() or self._may_wait(connection)

@@ -50,18 +50,18 @@ from contextcliff_dagster.studies import Study, find_study
 EXECUTOR_VARIABLE = "CONTEXTCLIFF_EXECUTOR"
 
 STUDY_TAG = "contextcliff/study"
-"""Tag with the study whose models a step with :data:`GPUS_TAG` runs."""
+"""Tag that names the study whose models a step with :data:`GPUS_TAG` runs."""
 
 GPUS_TAG = "contextcliff/gpus"
-"""Tag with a number, ``auto``, or a JSON object of these by partition key of the dimension
-``model``; a step then needs as many devices as the most demanding model of its run."""
+"""Tag with a number, ``auto``, or a JSON object that maps partition keys of the dimension
+``model`` to these; a step then needs as many devices as the most demanding model of its run."""
 
 CELERY_QUEUE = "contextcliff-gpu"
 """Celery queue for steps that need devices, served by workers on machines that have them."""
 
 
 def device_tags(study: Study) -> dict[str, Any]:
-    """Return tags of the step that runs the study's models; none if no model needs a device."""
+    """Return tags for the step that runs the study's models; empty if no model needs a device."""
     try:
         models = load_models()
     except ContextCliffError:
@@ -262,7 +262,7 @@ def _why(code: int, sentences: list[str]) -> str:
 
 
 def gpus_left(key: str, step_tags: Mapping[str, str], run: dg.DagsterRun) -> Gpus:
-    """Return `gpus_of_step` for only those models of step ``key`` with a call left in this run.
+    """Return `gpus_of_step`, counting only models of step ``key`` with calls left in this run.
 
     Finished models need no devices. This is checked before the step's process starts, which would
     otherwise wait for devices that it never uses. A step that still finds a call left leases
@@ -282,7 +282,7 @@ def gpus_left(key: str, step_tags: Mapping[str, str], run: dg.DagsterRun) -> Gpu
 
 
 def _left(study: Study, key: str, run: dg.DagsterRun) -> list[str] | None:
-    """Return the partition keys of models with a call left; None if the run does not show it."""
+    """Return the partition keys of models with calls left; None if the run does not reveal them."""
     run_config: Any = run.run_config
     root = run_config.get("resources", {}).get("store", {}).get("config", {}).get("root", "")
     experiment = _experiment_of(study, key)

@@ -22,12 +22,12 @@ from contextcliff_dagster.inference.telemetry import Progress, RunSummary
 Observe = Callable[[str, dict[str, Any]], None]
 """Callback that takes a line of text and the same information as numbers."""
 _LEAST_S, _PARTS = 1.0, 6
-"""Interval between two observations: at least 1 s, and a sixth of the step's time so far. This puts
-about 40 of them in the event log in the first hour, 60 in the first day."""
+"""Interval between two observations: at least 1 s and a sixth of the step's time so far. This puts
+about 40 observations in the event log in the first hour, and 60 in the first day."""
 
 
 class StepProgress:
-    """Progress reports of a step on its models' calls, one model after the other.
+    """A step's progress reports on the calls to its models, one model after another.
 
     ``on_progress`` gets every report, ``observe`` only some, at growing intervals. ``last`` is the
     latest progress of the current model.
@@ -45,7 +45,7 @@ class StepProgress:
         self.last: Progress | None = None
 
     def of(self, model: str) -> Callable[[Progress], None]:
-        """Return a receiver for every `Progress` of the calls of ``model``."""
+        """Return a callback that takes every `Progress` of the calls to ``model``."""
         self.last = None
 
         def take(progress: Progress) -> None:
@@ -62,7 +62,7 @@ class StepProgress:
         return take
 
     def ended(self, model: str, summary: RunSummary) -> None:
-        """Note the summary of the calls of ``model``."""
+        """Record the summary of the calls to ``model``."""
         self._summaries[model] = summary
 
     def conclude(self) -> None:
@@ -85,7 +85,7 @@ class StepProgress:
 
 
 def line(progress: Progress) -> str:
-    """Return ``40 of 200 calls, 4 in flight, 48,100 tokens (1,230/s), $0.1200, 2 retries, ...``."""
+    """Return a line such as ``40 of 200 calls, 4 in flight, 48,100 tokens (1,230/s), $0.1200``."""
     tokens = progress.prompt_tokens + progress.completion_tokens
     pace = progress.tokens_per_s
     parts = [
@@ -107,7 +107,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def estimate_metadata(campaign: str, estimate: CostEstimate) -> dict[str, Any]:
-    """Return sums, and one row per model and bin with calls to make."""
+    """Return totals, and one row for each model and bin that has calls to make."""
     lines = [
         {
             "model": line.model,
@@ -138,7 +138,7 @@ def estimate_metadata(campaign: str, estimate: CostEstimate) -> dict[str, Any]:
 
 
 def _by_model(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Sum the bins and controls of each model; a sum is None if a part is unknown."""
+    """Sum each model's rows over bins and controls; a sum is None if any part is unknown."""
     summed: dict[str, dict[str, Any]] = {}
     for line in lines:
         sums = summed.setdefault(line["model"], {"model": line["model"]})
@@ -158,7 +158,7 @@ def bin_metadata(
     maybe_paid: MaybePaid | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Return metadata of a finished bin of predictions; ``progress``: its run's, if calls ran."""
+    """Return metadata of a finished bin of predictions; ``progress`` is None if no calls ran."""
     no_answer = Counter(row["no_answer"] for row in rows if row["no_answer"])
     lengths = [row["length_tokens"] for row in rows]
 
@@ -229,7 +229,7 @@ def summary_metadata(summary: RunSummary) -> dict[str, Any]:
 
 
 def _cache_share(cached: int, prompt_tokens: int) -> dict[str, float]:
-    """Return the share of prompt tokens that the server took from a cache."""
+    """Return the fraction of prompt tokens that the server took from a cache."""
     return {"cache_share": cached / prompt_tokens} if prompt_tokens else {}
 
 
@@ -240,7 +240,7 @@ def _perhaps(requests: int, usd: float) -> dict[str, Any]:
 def version_tags(
     rows: Rows, code_version: str, sources: Mapping[dg.AssetKey, str]
 ) -> dict[str, str]:
-    """Return version tags of a manually logged materialization and of its sources.
+    """Return version tags for a manually logged materialization and of its sources.
 
     ``sources``: the upstream assets with their versions. Without them, rematerializing an unchanged
     manifest would make every bin stale.

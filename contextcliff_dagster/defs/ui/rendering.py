@@ -29,9 +29,9 @@ INLINE_MARKDOWN_LIMIT = 1_000
 TABLE_LIMIT, TEXT_LIMIT, PICTURE_LIMIT = 24_000, 8_000, 38_000
 """Limits in bytes, because every materialization of every partition is kept in the event log."""
 MOST_CELLS = 150
-"""Maximum rows of a table by model and cell; beyond that, a table by model is shown."""
+"""Maximum number of rows in a table by model and cell; a longer table is by model only."""
 _SMALLER = ((1_080, 60), (1_080, 45), (1_080, 30), (900, 30), (900, 20), (720, 30), (720, 20))
-"""Widths in pixels and qualities of a picture, best first; its text is legible at all of them."""
+"""Picture widths (pixels) and qualities, best first; text in a picture is legible at each."""
 _ROW_BYTES = 40
 """Bytes that Dagster adds to each row of a table."""
 _SVG_SAFE = " =:/,'"
@@ -98,7 +98,7 @@ def plain(value: Any) -> str | int | float | bool:
 
 
 def pictures(files: Sequence[Path]) -> Mapping[str, dg.MetadataValue]:
-    """Return PNG files as Markdown by name: two if they fit, else the first or a sentence.
+    """Return name -> a PNG file as Markdown: two files if they fit, else the first or a sentence.
 
     The UI shows a picture behind a click, at its own size, in a dialog of 1,200 pixels.
     """
@@ -112,7 +112,7 @@ def pictures(files: Sequence[Path]) -> Mapping[str, dg.MetadataValue]:
 
 
 def _markdown(file: Path, limit: int) -> str | None:
-    """Return the largest picture within the limit (bytes), or None if even the smallest is not."""
+    """Return the largest picture within ``limit`` bytes; None if even the smallest is too large."""
     from PIL import Image
 
     with Image.open(file) as image:
@@ -137,7 +137,7 @@ def _webp(image: Image.Image, width: int, quality: int) -> bytes:
 
 
 def curve_line(cliffs: Cliffs) -> str:
-    """Return verdict, cap and a small curve: one line of Markdown per model."""
+    """Return a model's verdict, cap and a small curve as one line of Markdown."""
     cap = cliffs.safe_cap_tokens
     cap_text = f"cap **{cap:,}** tokens" if cap is not None else "no cap supported"
     verdict = cliffs.verdict.value.replace("_", " ")

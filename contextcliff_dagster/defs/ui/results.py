@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 DIMENSION = "tokens"
 """Name of the partition dimension of length bins."""
 _MOST_BYTES = 1 << 20
-"""Size limit of a manifest file; larger ones are of earlier versions, and slow to read."""
+"""Size limit of a manifest file; larger ones come from earlier versions and are slow to read."""
 
 
 def range_of(bins: Iterable[LengthBin], key: str) -> str:
@@ -57,7 +57,7 @@ def range_of(bins: Iterable[LengthBin], key: str) -> str:
 def with_token_ranges(
     assets: Sequence[dg.AssetsDefinition], study: Study, store: Store
 ) -> list[dg.AssetsDefinition]:
-    """Return ``assets``, with the token range of each key added to those partitioned by bins.
+    """Return ``assets``, with the token range of each key added to the assets partitioned by bins.
 
     The ranges come from the sample that was frozen when the code location was loaded.
     """
@@ -86,13 +86,13 @@ def _by_bins(asset: dg.AssetsDefinition) -> bool:
 
 
 def _frozen_bins(study: Study, store: Store) -> list[LengthBin]:
-    """Return the bins of the manifest for this exact specification; none if it is unreadable."""
+    """Return the manifest's bins; none if it is unreadable or has another specification."""
     spec_hash, bins = bins_of(store.manifest_dir(study.name) / HEAD)
     return bins if spec_hash == study.manifest_spec_hash() else []
 
 
 def bins_of(head_file: Path) -> tuple[str, list[LengthBin]]:
-    """Return specification and bins of a ``manifest.json``; none if unreadable or large."""
+    """Return specification hash and bins of a ``manifest.json``; empty if unreadable or large."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         if head_file.stat().st_size <= _MOST_BYTES:
             head: dict[str, Any] = json.loads(head_file.read_bytes())
@@ -109,7 +109,7 @@ def partition_rows(
 ) -> list[dict[str, Any]]:
     """Return a row for each key of the experiment's dimension, measured or not.
 
-    ``calls`` counts one model's calls. A model is done with a key when all of them have an answer;
+    ``calls`` counts one model's calls. A model is done with a key when all have an answer;
     unfinished models are named with their number of answers, and models with failed calls too.
     """
     calls = _planned_calls(run, experiment)
@@ -172,11 +172,11 @@ Metadata = dict[str, Any]
 _PLOTTED = 150
 """Maximum number of values that the UI plots; each adds about 160 bytes per materialization."""
 _SHOWN_FIELDS = 12
-"""Maximum number of columns shown of a result; wider tables scroll sideways in the UI."""
+"""Maximum number of columns shown for a result; wider tables scroll sideways in the UI."""
 
 
 def records_metadata(run: StudyRun, experiment: Experiment, records: pa.Table) -> Metadata:
-    """Return counts, the meaning of each partition key, mean scores, failures by tag."""
+    """Return counts, the meaning of each partition key, mean scores, and failures by tag."""
     folder = run.store.campaign_dir(experiment.records.name, run.study.name, run.campaign)
     columns = [([], "count_all"), ("score", "mean"), ("score", "count"), ("failed", "sum")]
     by = ["model", "bin"]
@@ -209,7 +209,7 @@ def records_metadata(run: StudyRun, experiment: Experiment, records: pa.Table) -
 def result_metadata(
     run: StudyRun, experiment: Experiment, analysis: Analysis
 ) -> dict[str, Metadata]:
-    """Return asset -> metadata, for each asset of the result, in their order."""
+    """Return asset -> metadata for the assets of the result, in order."""
     if experiment.name == "length_profile":
         rounds = analysis.extra["rounds"]
         return {
@@ -235,7 +235,7 @@ def result_metadata(
 
 
 def report_metadata(run: StudyRun, files: ReportFiles) -> Metadata:
-    """Return the verdicts in place, picture and text behind a click, and the pages' paths."""
+    """Return verdicts to show in place, a picture and text behind a click, and the pages' paths."""
     shown: Metadata = {
         "report": long_text(files.md.read_text(encoding="utf-8"), files.md),
         "campaign": run.campaign,
@@ -271,7 +271,7 @@ def _plotted(numbers: Iterable[tuple[str, Any]]) -> Metadata:
 
 
 def _headlines(experiment: Experiment, results: Sequence[Any]) -> list[str]:
-    """Return one line of Markdown per result with a headline."""
+    """Return one line of Markdown for each result that has a headline."""
     lines = []
     for result in results:
         model = getattr(result, "model", None)
@@ -339,7 +339,7 @@ def _cliffs_metadata(run: StudyRun, cliffs: Sequence[Cliffs]) -> Metadata:
 
 
 def _rounds_metadata(rounds: Mapping[str, Mapping[str, Any]]) -> Metadata:
-    """Return the next calls of each model and the reason; empty for a study without rounds."""
+    """Return each model's next round of calls and its reason; empty for a study without rounds."""
     if not rounds:
         return {}
     return {

@@ -142,7 +142,7 @@ class _Examples:
         self._ids, self._columns = ids, columns
 
     def joined(self, tables: list[pa.Table], models: list[str]) -> pa.Table:
-        """Return the rows of one cell as `ANSWERS`, in order."""
+        """Return the rows of one cell in the columns of `ANSWERS`, in order."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

@@ -1,7 +1,7 @@
 """Documents that an experiment generates before measuring, and their lists with hashes.
 
 They are two assets: ``<experiment>_documents``, with its own partitions, and
-``<experiment>_manifest``, which makes missing documents and lists all of them, with a hash.
+``<experiment>_manifest``, which generates missing documents and lists them all, with a hash.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def write_list(
 
 
 def read_list(folder: Path, made_by: str | None = None) -> DocumentList | None:
-    """Return the list; None if missing, damaged, or not made by ``made_by``."""
+    """Return the list; None if it is missing or damaged, or has another ``made_by`` hash."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         whole = json.loads((folder / _NAME).read_bytes())
         digest = whole.pop("sha256")
@@ -132,7 +132,7 @@ def keep_file_list(study: Study, store: Store, corpus: Path, length_map: Path) -
 
 
 def notes_on_files(study: Study, store: Store, account: Mapping[str, Any]) -> list[str]:
-    """Return sentences for the report on the files' outcomes; empty without a list."""
+    """Return sentences for the report on what became of the files; empty without a list."""
     from contextcliff_dagster.corpora.materialize import read_rows
 
     if not account.get("list"):
@@ -206,9 +206,9 @@ class MadeDocuments:
 
 
 class KeptDocuments(ABC):
-    """The procedure by which an experiment makes, stores and lists its documents.
+    """The procedure by which an experiment generates, stores and lists its documents.
 
-    Documents are stored by a hash of everything that determines them, so making them again costs
+    Documents are stored under a hash of everything that determines them, so repetition costs
     nothing. ``version``: raise it if the same study would get other documents. ``description``:
     description of the documents in the UI.
     """
@@ -225,7 +225,7 @@ class KeptDocuments(ABC):
 
     @abstractmethod
     def make(self, study: Study, store: Store, partition: Mapping[str, str]) -> MadeDocuments:
-        """Make the documents of one partition (dimension -> key) unless they are stored.
+        """Generate the documents of one partition (dimension -> key) unless they are stored.
 
         Raises:
             StudyError: the documents cannot be made as the study specifies.
@@ -242,7 +242,7 @@ class KeptDocuments(ABC):
 
     @abstractmethod
     def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
-        """Return the stored list if it belongs to ``study``; make nothing."""
+        """Return the stored list if it belongs to ``study``, else None; nothing is generated."""
 
     @abstractmethod
     def depends_on(self, study: Study) -> Mapping[str, Any]:

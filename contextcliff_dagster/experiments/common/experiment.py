@@ -177,7 +177,7 @@ class Experiment(ABC):
         return self.result_op or next(iter(self.asset_names("result")), "")
 
     def is_asked(self, study: Study) -> bool:
-        """Return whether ``study`` asks for this experiment."""
+        """Return whether ``study`` requests this experiment."""
         return self.name in study.sections
 
     def cells(self, study: Study) -> tuple[str, ...]:
@@ -201,17 +201,17 @@ class Experiment(ABC):
         raise NotImplementedError
 
     def expected_sources(self, run: StudyRun) -> Sequence[Source]:
-        """Return `sources` for an estimate, with expected lengths for documents not made yet."""
+        """Return `sources` for an estimate, with expected lengths for missing documents."""
         from contextcliff_dagster.experiments.common.measurement import sources_of
 
         return sources_of(run, self)
 
     def known_sources(self, run: StudyRun) -> Sequence[Source]:
-        """Return all sources that may have answers, even if the study no longer asks them."""
+        """Return all sources that may have answers, even if the study no longer uses them."""
         return self.sources(run)
 
     def score(self, run: StudyRun, source: Source, rows: Rows) -> Rows:
-        """Return rows of `records` for prediction rows of one source; any number per row."""
+        """Return `records` rows for prediction rows of one source, with any number for each."""
         from contextcliff_dagster.experiments.common.records import score_by_answers
 
         return score_by_answers(self, run, source, rows)

@@ -1,4 +1,4 @@
-"""Measurement of one campaign of a study: its cost, its prompts, its calls.
+"""Measurement of one campaign of a study: cost estimate, prompts and calls.
 
 Answers in the store's tables may be missing from the call ledger, if it was lost or replaced. They
 are neither paid for again nor overwritten without consent.

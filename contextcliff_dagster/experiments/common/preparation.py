@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 def find_frozen(study: Study, store: Store) -> Manifest | None:
-    """Return the stored manifest if drawn for this specification with enough examples.
+    """Return the stored manifest if it fits this specification with enough examples, else None.
 
     Raises:
         StoreError: it is damaged.
@@ -249,7 +249,7 @@ def _locate(text: str, accepted: Sequence[Sequence[str]]) -> list[float | None]:
 
 
 def lengths_version(study: Study, store: Store, lengths: LengthMapSummary) -> str:
-    """Return the length map's data version, from the texts counted and the vocabulary."""
+    """Return the length map's data version, derived from the counted texts and the vocabulary."""
     both = f"{_corpus(study, store).fingerprint} {lengths.tokenizer_fingerprint}"
     return hashlib.sha256(both.encode()).hexdigest()
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.scoring.evaluate import ScoringRules
 
 FEWEST_FILES = 20
-"""Least number of files worth a combined copy; fewer are read as quickly one by one."""
+"""Minimum number of files worth a combined copy; fewer are as fast to read one by one."""
 _INDEX = b"contextcliff.partitions"
 _Stamp = tuple[int, int, int]
 
@@ -285,7 +285,7 @@ def score_campaign(run: StudyRun, experiment: Experiment) -> None:
 
 
 MISSING_SHARE_LIMIT = 0.05
-"""Largest share of unanswered calls; more could move a mean beyond its interval."""
+"""Largest tolerated fraction of unanswered calls; more could move a mean beyond its interval."""
 
 _SCORES = ("score", "em", "f1", "contained")
 _COLUMNS = list(dict.fromkeys(("model", "failure", *_SCORES, *TRUNCATION_COLUMNS)))

@@ -90,7 +90,7 @@ class StudyRun:
 
 
 def origins_of(run: StudyRun, records: pd.DataFrame) -> dict[str, int]:
-    """Return archive -> number of a model's answers from it."""
+    """Return how many of a model's answers come from each archive, by archive."""
     read_for = run.ledger.reads_for(run.study.name, run.campaign, records["model"].iloc[0])
     known = run.ledger.origins(records["call_key"].dropna(), read_for)
     return dict(Counter(records["call_key"].map(known).dropna()))
@@ -152,7 +152,7 @@ def context_of(
 
 
 def in_order(study: Study, models: Iterable[str]) -> list[str]:
-    """Return ``models``, the study's first in its order, then the others by name."""
+    """Return ``models``: first the study's, in its order, then the others by name."""
     rank = {model: number for number, model in enumerate(study.models)}
     return sorted(map(str, models), key=lambda model: (rank.get(model, len(rank)), model))
 

@@ -105,7 +105,7 @@ def next_rounds(
 
 
 PLATEAU_FLOOR = 0.5
-"""Below this baseline a further drop says little about length: the task itself is too hard."""
+"""Below this baseline a drop says little about length, because the task itself is too hard."""
 
 CHECKS = (
     *RECORD_CHECKS,
@@ -163,7 +163,7 @@ class LengthProfile(Experiment):
         return {bin.bin: bin.merged_into for bin in run.manifest.bins}
 
     def score_campaign(self, run: StudyRun) -> pa.Table:
-        """Score the predicted bins; replace those of an earlier sample or request."""
+        """Score the bins that have predictions, replacing those of an earlier sample or request."""
         from contextcliff_dagster.experiments.length_profile import scored_records
 
         return scored_records.score_campaign(run, self)

@@ -299,7 +299,7 @@ def _runs(run: StudyRun, identity: str | None) -> bool:
 
 
 def _copied(manifest: Manifest) -> float | None:
-    """Return the share of the sample's questions with copyable answers; see `copied_share`.
+    """Return the fraction of the sample's questions with copyable answers; see `copied_share`.
 
     Questions that need two passages of the document do not count.
     """
@@ -387,7 +387,7 @@ def _extras(own: pd.DataFrame) -> pd.DataFrame:
 
 
 def _mixture(own: pd.DataFrame, noun: str, names: pd.Series[Any], bins: Sequence[LengthBin]) -> str:
-    """Return a note that several sources answered, with scores if each has enough answers."""
+    """Return a note that several sources answered, with their scores if answers suffice."""
     answers = names.value_counts()
     if len(answers) < 2:
         return ""

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from contextcliff_dagster.sampling.manifest import Manifest
 
 COMPLETE_SHARE = 0.8
-"""Least share of the baseline's examples to judge a campaign. Repeated judgements while its answers
-come in would be many tests instead of one."""
+"""A campaign is judged only with this fraction of the baseline's examples, because repeated
+judgements while its answers come in would be many tests instead of one."""
 LEAST_EXAMPLES = 30
 MOST_RUNS = 60  # newest runs to estimate the variation of flips
 

@@ -264,7 +264,7 @@ def _newest_records(study: Study, store: Store) -> str | None:
 
 
 _NEARLY = 0.1
-"""Largest relative difference between the numbers of simulated and scored examples."""
+"""Largest accepted relative difference between the numbers of simulated and scored examples."""
 
 
 def as_result(

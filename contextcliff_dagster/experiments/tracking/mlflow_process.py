@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 _MOST = 100
-"""Most parameters and tags per request; ten times as many metrics are allowed."""
+"""Maximum parameters and tags per request; ten times as many metrics are allowed."""
 _LONGEST = 500
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _PARAMETERS = ("sampling", "bins", "prompt", "scoring", "analysis", "calls")
-"""Sections of the study to log: none names a server, a key or a price."""
+"""Sections of the study to log; none of them contains a server, a key or a price."""
 _TO_OVERVIEW = re.compile(
     r'<p><a href="\.\./\.\./report\.html">[^<]*</a></p>\n?|^\[[^\n]*\]\(\.\./\.\./report\.md\)\n\n',
     re.MULTILINE,
@@ -137,7 +137,7 @@ PYTHON = "CONTEXTCLIFF_TRACKER_PYTHON"
 NAMES = {"mlflow": "MLflow", "wandb": "Weights & Biases"}
 _LIMIT_S = 300.0
 _LONGEST = 500
-"""Most characters of a tracker's message: a server may answer with a whole page."""
+"""Maximum length of a tracker's message, because a server may answer with a whole page."""
 _QUIET = {
     # Seven attempts with doubling pauses take four minutes if the server is unreachable.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",

@@ -34,7 +34,7 @@ class Device:
 
 
 CPU_LANE = Device("", "cpu")
-"""The lease on a machine without a device. There is one lane per machine: an engine on the CPU uses
+"""What a process leases on a machine without devices. There is only one, because a CPU engine uses
 every core, so two at once would each be measured at half speed."""
 
 
@@ -100,7 +100,7 @@ def require_devices(gpus: Gpus, purpose: str) -> None:
 
 
 def most(wanted: list[Gpus]) -> Gpus:
-    """Return the number of devices that is enough for each request in ``wanted``, one at a time."""
+    """Return the number of devices that is enough for any single request in ``wanted``."""
     numbers = [gpus for gpus in wanted if isinstance(gpus, int)]
     least = max(numbers, default=0)
     return "auto" if least == 0 and "auto" in wanted else least
@@ -142,14 +142,14 @@ def idle_cores() -> int:
 
 
 def _idle_and_total() -> tuple[int, int]:
-    """Return the processors' idle ticks (with disk waits) and all their ticks since boot."""
+    """Return the processors' idle ticks (including disk waits) and total ticks since boot."""
     line = (_PROC / "stat").read_text(encoding="ascii").partition("\n")[0]
     ticks = [int(number) for number in line.split()[1:9]]
     return ticks[3] + ticks[4], sum(ticks)
 
 
 def _quotas() -> list[int]:
-    """Return the whole cores that each cgroup of this process allows (versions 1 and 2)."""
+    """Return how many whole cores each cgroup of this process allows (versions 1 and 2)."""
     limits = [
         _CGROUPS / folder.lstrip("/") / "cpu.max"
         for line in (_text(_PROC / "self/cgroup") or "").splitlines()

@@ -59,7 +59,7 @@ class Lease:
         return ",".join(device.name for device in self.devices)
 
     def close(self) -> None:
-        """Close the descriptors; unlocking would free the devices for children that use them."""
+        """Close the descriptors without unlocking, which would free devices that children use."""
         for descriptor in self.descriptors:
             with suppress(OSError):
                 os.close(descriptor)
@@ -76,7 +76,7 @@ def lease(
     """Wait for ``gpus`` whole devices, or for the CPU lane, and return their lease.
 
     Other waiting processes see ``purpose``. If there is a wait, ``on_wait`` is called once with a
-    sentence on the devices and their holders. ``should_stop`` is checked while waiting.
+    sentence about the devices and their holders. ``should_stop`` is checked while waiting.
 
     Raises:
         EngineError: the machine has fewer devices, or the lease folder is not writable.
@@ -121,7 +121,7 @@ def lease(
 
 
 def holders() -> dict[str, str]:
-    """Return the key of each leased device and its holder."""
+    """Return device key -> holder for each leased device."""
     paths = sorted(_folder().glob("*.device"))
     return {path.stem: holder for path in paths if (holder := _holder(path))}
 
@@ -187,7 +187,7 @@ def _try_lock(path: Path) -> int | None:
 
 @contextmanager
 def _line_locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of the line while the body runs its few system calls."""
+    """Lock the waiting line while the body runs, which makes only a few system calls."""
     descriptor = _open(folder / "line.lock")
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -214,7 +214,7 @@ def _ticket(folder: Path) -> Iterator[Path]:
 
 
 def _earlier(ticket: Path) -> Iterator[Path]:
-    """Yield the living processes' tickets before ``ticket``; remove those of dead processes."""
+    """Yield the tickets of live processes before ``ticket``; remove those of dead processes."""
     for path in sorted(ticket.parent.glob("*.ticket")):
         if path == ticket:
             return

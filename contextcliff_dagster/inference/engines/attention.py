@@ -45,7 +45,7 @@ _BYTES = {
 }
 """Bytes per number for each cache type, by its name in llama.cpp or vLLM."""
 _READ_ANEW = 0.9
-"""Share of uncached prompt tokens from which the time counts as that of a full read."""
+"""Fraction of prompt tokens that must be uncached for the time to count as that of a full read."""
 
 
 class CacheShape(NamedTuple):
@@ -65,7 +65,7 @@ class CacheShape(NamedTuple):
 
 
 def gguf_shape(header: Mapping[str, Any]) -> CacheShape | None:
-    """Return the shape that a GGUF header gives; None if layers differ or use a sliding window."""
+    """Return the shape given by a GGUF header; None if layers differ or use a sliding window."""
     kind = header.get("general.architecture")
 
     def number(name: str) -> Any:
@@ -83,7 +83,7 @@ def gguf_shape(header: Mapping[str, Any]) -> CacheShape | None:
 
 
 def config_shape(config: Mapping[str, Any]) -> CacheShape | None:
-    """Return the shape that a config.json gives, like `gguf_shape`."""
+    """Return the shape described by a config.json, with None as in `gguf_shape`."""
     kinds = set(config.get("layer_types") or ["full_attention"])
     if kinds != {"full_attention"} or config.get("kv_lora_rank"):
         return None
@@ -162,7 +162,7 @@ class LastAttention:
         self.evidence: list[list[float]] = []
 
     def add(self, weights: NDArray[np.floating] | Tensor | None) -> None:
-        """Add the next layer's weights (heads, seen), of any positive sum; None if it has none.
+        """Add the next layer's weights (heads, seen), with any positive sum; None if absent.
 
         A layer with a sliding window gives weights for the prompt's last ``seen`` tokens. Layers
         may have different numbers of heads. Tensors are summed on their device.

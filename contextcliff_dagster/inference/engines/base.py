@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 REFUSED: Final = "rejected"
-"""Kind of a refusal for the server's own reasons."""
+"""Kind of a refusal for a reason that only the server knows."""
 UNKNOWN_FINISH = "unknown"
-"""Finish reason of a complete answer if the server gives none that is a text."""
+"""Finish reason of a complete answer for which the server gives no textual reason."""
 WHO_ANSWERED = ("model", "provider", "system_fingerprint")
 """Keys of a reply, and of a call's ``extra``, that identify the answering server and weights."""
 MOST_TOKENS = 1 << 40
-"""Largest number that is believed as a token count."""
+"""Largest number that is accepted as a token count."""
 
 
 def token_count(value: object) -> int | None:
@@ -91,7 +91,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Times in ms by the engine's clock: the wait in its queue, then up to the first token."""
+    """Times in ms by the engine's clock: in its queue, and from there to the first token."""
 
     queue_ms: float
     ttft_ms: float
@@ -180,8 +180,8 @@ class RejectedError(Exception):
 
 @dataclass(frozen=True)
 class PromptCount:
-    """A prompt's tokens by the model's own count; ``exact``: with the chat template, otherwise for
-    the texts alone, which is a lower bound of what the server should see."""
+    """A prompt's token count by the model itself; ``exact``: with the chat template, otherwise for
+    the texts alone, which is a lower bound on what the server should see."""
 
     tokens: int
     exact: bool = True
@@ -189,7 +189,7 @@ class PromptCount:
 
 @dataclass(frozen=True, slots=True)
 class Embeddings:
-    """Embedding ``vectors`` (texts, dimensions) in the texts' order; tokens if reported."""
+    """Embedding ``vectors`` (texts, dimensions) in the texts' order, and any reported tokens."""
 
     vectors: NDArray[np.float32]
     prompt_tokens: int | None = None
@@ -216,7 +216,7 @@ class Engine(Protocol):
         ...
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """Return the prompt's tokens by the model's own count, or None if it has none."""
+        """Return the prompt's token count from the model itself, or None if it cannot count."""
         ...
 
     def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
@@ -244,7 +244,7 @@ class Engine(Protocol):
 
 
 class NoEmbeddings:
-    """Mixin with the `embed` of engines that have no embeddings."""
+    """Mixin that implements `embed` for engines without embeddings."""
 
     _entry: ModelEntry
 
@@ -259,9 +259,9 @@ class NoEmbeddings:
 def text_pieces(
     tokens: Iterable[int], decode: Callable[[list[int]], str], prompt_tokens: int, limit: int
 ) -> Iterator[Delta]:
-    """Yield the text of ``tokens`` in pieces; the last has the finish reason and the usage.
+    """Yield the text of ``tokens`` in pieces; the last piece has the finish reason and the usage.
 
-    ``limit``: the most tokens requested; an answer of that many tokens ends by ``length``.
+    ``limit``: the maximum number of tokens; an answer that reaches it ends by ``length``.
     """
     read: list[int] = []
     shown = ""
@@ -283,7 +283,7 @@ def text_pieces(
 async def stream_from(
     threads: Executor, generate: Callable[[], Iterator[Delta]]
 ) -> AsyncIterator[Delta]:
-    """Yield pieces as they come and raise the errors of ``generate``. If the caller leaves early,
+    """Yield the pieces of ``generate``, and raise its errors. If the caller stops early,
     the generator ends at its next piece."""
     loop = asyncio.get_running_loop()
     pieces: asyncio.Queue[Delta | BaseException | None] = asyncio.Queue()
@@ -317,7 +317,7 @@ _TAIL_BYTES = 20_000
 
 
 def last_words(path: Path, lines: int = 4) -> str:
-    """Return the last lines with text of a log, errors first, on one line and without secrets."""
+    """Return a log's last error lines, or else its last lines, on one line and without secrets."""
     with path.open("rb") as log:
         log.seek(max(os.fstat(log.fileno()).st_size - _TAIL_BYTES, 0))
         text = log.read().decode(errors="replace")
@@ -329,7 +329,7 @@ def last_words(path: Path, lines: int = 4) -> str:
 
 
 def open_engine(entry: ModelEntry) -> Engine:
-    """Return the engine of ``entry``, not started; raise EngineError if software is missing."""
+    """Return the engine of ``entry``, not yet started; raise EngineError if software is missing."""
     engine: Engine = _resolved(engine_spec(entry.engine).load)(entry)
     return engine
 
@@ -385,7 +385,7 @@ class EngineSession:
         return self.engine.identity()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run ``work`` on the engine's loop; an engine that exits makes the future fail."""
+        """Run ``work`` on the engine's loop; if the engine calls exit, the future fails."""
         return asyncio.run_coroutine_threadsafe(self._without_exit(work), self.loop)
 
     async def _without_exit(self, work: Coroutine[Any, Any, T]) -> T:

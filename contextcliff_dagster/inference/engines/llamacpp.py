@@ -55,7 +55,7 @@ _ROPE_NUMBERS = {
 
 
 def kv_types(entry: ModelEntry) -> tuple[str, str]:
-    """Return the cache types of keys and values, from ``q8_0`` or ``q8_0/q4_0``; else
+    """Parse ``kv_cache_dtype`` (``q8_0`` or ``q8_0/q4_0``) into key and value types, or raise
     EngineError."""
     cache_type = (entry.kv_cache_dtype or "f16").lower()
     keys, _, values = cache_type.partition("/")
@@ -70,7 +70,7 @@ def kv_types(entry: ModelEntry) -> tuple[str, str]:
 
 
 def rope_settings(entry: ModelEntry) -> dict[str, str | int | float]:
-    """Return llama.cpp's RoPE parameters; empty if the GGUF's own RoPE is kept.
+    """Return llama.cpp's RoPE parameters; empty if the GGUF's own RoPE is used.
 
     ``rope_scaling`` has the keys of Hugging Face configurations: ``rope_type`` (default, linear,
     yarn), ``factor``, ``rope_theta``, ``original_max_position_embeddings``, ``attention_factor``,
@@ -117,7 +117,7 @@ def apply_settings(params: Any, entry: ModelEntry) -> None:
 
 
 BATCH_TOKENS = 512
-"""Tokens read at a time; after Ctrl-C, at most this many are still read."""
+"""Number of tokens read at a time; after Ctrl-C, at most this many more are read."""
 SLOW_SECONDS, SLOW_SHARE = 5.0, 0.7
 _ERRORS_ONLY = 1
 
@@ -261,14 +261,14 @@ class LlamaCppEngine(NoEmbeddings):
         self._server = None  # its destructor ends the native threads
 
     def identity(self) -> Identity:
-        """Return weights by hash, runtime, cache, RoPE, window; and the devices once known."""
+        """Return the weights' hash, runtime, cache, RoPE, window and, once known, the devices."""
         fields = llamacpp_identity(self._entry)
         if self._devices:
             fields["server_devices"] = self._devices
         return Identity(fields)
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """Return the exact count, by the weights' own chat template and tokenizer."""
+        """Return the exact count under the weights' own chat template and tokenizer."""
         assert self._remote is not None, "start() comes first"
         assert self._remote.server_count is not None
         try:
@@ -295,10 +295,10 @@ class LlamaCppEngine(NoEmbeddings):
         self._cpu_s += time.process_time() - cpu
 
     def notes(self) -> list[str]:
-        """Return sentences on the last calls, each once, if threads had to wait for other programs.
+        """Return new sentences about the last calls, one if threads had to wait for other programs.
 
         A thread of llama.cpp computes or spins, so an undisturbed one takes its whole core; the
-        calls were slower by the share that it did not get.
+        calls were slower by the fraction of the core that it did not get.
         """
         share = self._cpu_s / max(self._wall_s * self.threads, 1e-9)
         if self._entry.concurrency == 1 and self._wall_s > SLOW_SECONDS and share < SLOW_SHARE:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float32]
 Watch = Callable[[Array], None]
-"""Callback for the last token's attention (heads, tokens so far), one layer after another; the
+"""Callback that gets the last token's attention (heads, tokens so far) layer by layer; the
 weights of each head are proportional, not normalised."""
 
 QUERY_BLOCK = 128
@@ -272,7 +272,7 @@ class LlamaModel:
 
 
 RUNTIME = "numpy-llama/1"
-"""Runtime version in the identity; raise it when a change of arithmetic changes an answer."""
+"""Runtime version in the identity; increase it when a change in arithmetic changes an answer."""
 
 
 def weights_folder(entry: ModelEntry) -> Path:

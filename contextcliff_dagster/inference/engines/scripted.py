@@ -1,4 +1,4 @@
-"""Engines without a model: code in this process answers by an experiment's rules.
+"""Engines without a model, in which code in this process answers by an experiment's rules.
 
 They are controls with known behaviour. They count tokens with their entry's tokenizer and give the
 same answer to a prompt on every machine.
@@ -62,7 +62,7 @@ class ScriptedEngine(NoEmbeddings):
         return Identity(self._identity)
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """Return the texts' tokens; there is no chat template."""
+        """Return the number of tokens in the texts; there is no chat template."""
         return PromptCount(self._tokens(prompt))
 
     def _tokens(self, prompt: Prompt) -> int:
@@ -89,7 +89,7 @@ class ScriptedEngine(NoEmbeddings):
         yield Delta(finish_reason=finish_reason, usage=usage, at=time.perf_counter())
 
     def reply(self, prompt: Prompt, decoding: Decoding) -> tuple[str, str]:
-        """Return the answer and the reason why it ends.
+        """Return the answer and its finish reason.
 
         Raises:
             RejectedError: the rules have no answer to this prompt.

@@ -71,7 +71,7 @@ def transformers_identity(entry: ModelEntry) -> dict[str, Any]:
 
 
 def model_path(entry: ModelEntry) -> Path:
-    """Return the folder with config, tokenizer and weights, or a GGUF file; else EngineError."""
+    """Return the folder with config, tokenizer and weights, or a GGUF file. Raises EngineError."""
     path = find_weights(entry)
     if path.is_dir() and not (path / "config.json").is_file():
         raise EngineError(
@@ -209,14 +209,14 @@ class TransformersEngine(NoEmbeddings):
         self._model = self._tokenizer = None
 
     def identity(self) -> Identity:
-        """Return weights by hash, versions and settings; and the device once known."""
+        """Return the weights' hash, versions, settings and, once known, the device."""
         fields = transformers_identity(self._entry)
         if self._device:
             fields["server_device"] = self._device
         return Identity(fields)
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """Return the exact count, by the weights' own template and tokenizer."""
+        """Return the exact count under the weights' own template and tokenizer."""
         return PromptCount(len(await asyncio.to_thread(self.encode, prompt)))
 
     def encode(self, prompt: Prompt) -> list[int]:

@@ -52,7 +52,7 @@ from contextcliff_dagster.inference.telemetry import CallCounters, LoopLag, Requ
 from contextcliff_dagster.retry import AttemptBudget, Backoff, Breaker
 
 _BURST_S = 5.0
-"""Seconds of a rate limit that may be used at once: servers meter by the second."""
+"""Seconds of a rate limit that may be used at once, because servers meter by the second."""
 
 
 class AdaptiveLimit:
@@ -73,20 +73,20 @@ class AdaptiveLimit:
         return int(self._level)
 
     def answered(self, in_flight: int) -> None:
-        """Note an answered request. The limit grows only if it was fully used."""
+        """Record an answered request. The limit grows only if it was fully used."""
         if in_flight >= self.now:
             # 1/8192 of slack: four times 1/4 must be a whole one in floating point, too.
             self._level = min(float(self.most), self._level + (1 + 2**-13) / self.now)
 
     def slow_down(self, generation: int) -> None:
-        """Note that a request of ``generation`` got a 429."""
+        """Record that a request of ``generation`` got a 429."""
         if generation == self.generation:
             self.generation += 1
             self._level = max(1.0, math.floor(self._level / 2))
 
 
 class Bucket:
-    """A token bucket on a given clock in seconds: ``per_minute`` units flow in.
+    """A token bucket on a clock in seconds, into which ``per_minute`` units flow per minute.
 
     It holds five seconds' worth (at least one unit). A larger request passes when the bucket is
     full and leaves a debt, so any minute sees at most ``per_minute`` + the larger of the burst and
@@ -148,12 +148,12 @@ class RateLimiter:
             raise
 
     def leave(self) -> None:
-        """Note that a request has ended, in any way."""
+        """Record that a request has ended, in whatever way."""
         self.in_flight -= 1
         self._grant()
 
     def answered(self) -> None:
-        """Note that a request, still counted as in flight, was answered."""
+        """Record that a request, which still counts as in flight, was answered."""
         self.limit.answered(self.in_flight)
 
     def close(self) -> None:
@@ -189,12 +189,12 @@ class RateLimiter:
 
 
 REASONED_OUT = (5, 8)
-"""Stop the calls if reasoning used up the output limit in this many of this many first answers."""
+"""(n, m): stop the calls if reasoning used up the output limit in n of the first m answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sending:
-    """A call being sent, with the model's ``own`` count of its prompt and its reservation."""
+    """A call that is being sent, its reservation, and the model's ``own`` count of its prompt."""
 
     call: PlannedCall
     prompt: Prompt
@@ -219,7 +219,7 @@ class CallEvents:
 
 
 class CallSender:
-    """Sender for the calls of one run. A call that `halt` interrupts is left unchanged."""
+    """Sender of one run's calls. A call that `halt` interrupts is left unchanged."""
 
     def __init__(
         self,
@@ -249,7 +249,7 @@ class CallSender:
         self.limiter.close()
 
     def require_same(self, outcome: Outcome) -> None:
-        """Raise EngineError if the entry pins who answers and another server answered."""
+        """Raise EngineError if the entry pins the answering server and another one answered."""
         reply_fields = outcome.extra or {}
         who = {name: reply_fields[name] for name in WHO_ANSWERED if name in reply_fields}
         if not self._entry.pin or not who:
@@ -286,7 +286,7 @@ class CallSender:
                 await asyncio.wait_for(self._halt.wait(), wait_s)
 
     async def _once(self, sending: _Sending) -> float | None:
-        """Make one attempt; return the seconds to wait for the next, or None if it was the last."""
+        """Make one attempt; return the seconds until the next, or None if it was the last."""
         call = sending.call
         generation = await self.limiter.enter(sending.reserve.tokens)
         if generation is None:
@@ -320,7 +320,7 @@ class CallSender:
             self.limiter.leave()
 
     def _never_sent(self, call: PlannedCall, attempt: Future[Begun]) -> None:
-        """Record that an attempt was noted but never sent, because the run was stopped."""
+        """Record that an attempt was begun but never sent, because the run was stopped."""
         if attempt.exception() is None and attempt.result().state == "send":
             failure = Failure("interrupted", "stopped before it was sent")
             attempt_id = attempt.result().attempt_id

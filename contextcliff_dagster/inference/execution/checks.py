@@ -1,4 +1,4 @@
-"""Checks of a model: its server's token counts against ours, and its serving identity."""
+"""Checks of a model's token counts (the server's against ours) and of its serving identity."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from contextcliff_dagster.inference.spending import Spend, prompt_tokens_estimat
 
 TRUNCATION_SHARE = 0.02
 TRUNCATION_TOKENS = 8
-"""Slack if our count covers only the texts, whose ends may merge with the template's tokens."""
+"""Slack for counts of the texts alone, whose ends may merge with the template's tokens."""
 TEMPLATE_TOKENS = 256
 CHARS_A_TOKEN = 16
-"""Most characters per token over a whole text; English has four to five."""
+"""Maximum average characters per token in a text; English has four to five."""
 MOST_TIMES = 10
 PROMPT_MARGIN, OUTPUT_MARGIN = 4_096, 1 << 17
 """Margins for a reported usage: up to `MOST_TIMES` our own count is accepted, plus a gateway's
@@ -48,7 +48,7 @@ class CallSize:
     most_reasoning: int = OUTPUT_MARGIN
 
     def reserve(self, price: Price | None) -> Spend:
-        """Return the amount to reserve: no cache discount, output up to its limit."""
+        """Return the amount to reserve, with output up to its limit and no cache discount."""
         usd = price.cost_usd(self.prompt_tokens, self.output_tokens) if price else 0.0
         return Spend(usd, self.prompt_tokens + self.output_tokens, 1)
 
@@ -83,7 +83,7 @@ def size_of(
 
 
 def least_seen(own: PromptCount | None) -> int:
-    """Return the tokens that a server must report for an uncut prompt; 0 if unknown.
+    """Return the fewest tokens that a server must report for an uncut prompt; 0 if unknown.
 
     An exact count must be met; a count of the texts alone is a lower bound, with a little slack.
     """
@@ -131,9 +131,9 @@ def believed(usage: Usage, size: CallSize, text: str) -> Usage:
 
 
 def charge(outcome: Outcome, size: CallSize, price: Price | None) -> Spend:
-    """Return the charge for a stored outcome: the usage, as far as it `is believed <believed>`.
+    """Return the charge for a stored outcome: its usage, as far as that `is believed <believed>`.
 
-    Without a usage it is the reservation, plus any output beyond its limit. The same holds if the
+    Without a usage, charge the reservation plus any output beyond its limit. The same holds if the
     report is less than prompt and output must have had: under-reporting must not lower the charge.
     A cache discount is believed.
     """
@@ -195,7 +195,7 @@ class Known:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the identity, JSON-ready."""
+        """Return the identity, ready for JSON."""
         recorded = self.recorded
         return {
             "model": self.model,
@@ -222,7 +222,7 @@ def known_identity(
     study: str | None = None,
     campaign: str | None = None,
 ) -> Known:
-    """Return the declared identity of ``model`` and the one its newest campaign recorded.
+    """Return the declared identity of ``model`` and the one recorded by its newest campaign.
 
     Args:
         study, campaign: limit the search to their records.

@@ -1,6 +1,6 @@
-"""Cost of a measurement before any call: tokens, money, time.
+"""Estimated cost of a measurement in tokens, money and time, before any call.
 
-It also judges whether prompt and answer fit the window, before sending; nothing is ever cut.
+This module also judges whether prompt and answer fit the window; nothing is ever cut.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ cuts long prompts would cut as much unnoticed."""
 
 
 def unknown_window(model: str) -> str:
-    """Return the note on a model whose window neither its entry nor its server gives."""
+    """Return the note about a model whose window neither its entry nor its server gives."""
     return (
         f"Note: Model {model!r} has an unknown context window, so only its server can refuse "
         "prompts that are too long; set `window_tokens` in models.yaml."
@@ -131,12 +131,12 @@ class CostEstimate:
 
     @property
     def usd(self) -> float:
-        """Sum of the lines with a price, in USD."""
+        """Sum over the lines with a price, in USD."""
         return sum(line.usd or 0.0 for line in self.lines)
 
     @property
     def usd_at_most(self) -> float:
-        """Sum that the budget must have room for, in USD."""
+        """Sum for which the budget must have room, in USD."""
         return sum(line.usd_at_most or 0.0 for line in self.lines)
 
     @property
@@ -147,11 +147,11 @@ class CostEstimate:
 
     @property
     def seconds(self) -> float:
-        """Time to run all models, one after the other."""
+        """Time to run all models one after another."""
         return sum(line.seconds for line in self.lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return sums and lines, JSON-ready."""
+        """Return sums and lines, ready for JSON."""
         names = ("calls", "cached", "tokens", "usd", "usd_at_most", "seconds")
         return {
             **{name: getattr(self, name) for name in names},
@@ -173,7 +173,7 @@ def estimate(
 
     ``plans``: the questions by name; None names the study's own measurement. Each plan has its own
     lines. Calls that follow answers not yet known count as a whole conversation, each as long as
-    the last known one. ``skipped``: pairs of a plan's name and a model that is not asked it.
+    the last known one. ``skipped``: pairs of a plan's name and a model that does not get this plan.
     """
     lines: list[CostLine] = []
     pace: dict[str, str] = {}
@@ -277,7 +277,7 @@ def _left(plan: CallPlan, call: PlannedCall) -> int:
 def _likely_identity(
     entry: ModelEntry, ledger: Ledger | None, study: str, campaign: str
 ) -> Identity | None:
-    """Return the identity for paid calls: the campaign's, or in process the entry's own."""
+    """Return the identity of paid calls: the campaign's, or the entry's own if in process."""
     if ledger and (recorded := recorded_identity(ledger, study, campaign, entry.name)):
         return recorded
     if not entry.spec.in_process:

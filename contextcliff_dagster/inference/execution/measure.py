@@ -1,6 +1,6 @@
-"""Measuring one model on one sample: make the calls of a plan that have no outcome yet.
+"""Measuring one model on one sample by making the calls of a plan that have no outcome yet.
 
-The first Ctrl-C while calls run is noted, and raised where nothing can swallow it. `RunControl`
+The first Ctrl-C during calls is deferred, and raised where nothing can swallow it. `RunControl`
 limits a run of calls and notifies its caller.
 
 A started engine may stay for the next model that loads the same weights: KV policies and budgets of
@@ -62,9 +62,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def deferred_interrupts() -> Iterator[Callable[[], None]]:
-    """Note the first SIGINT or SIGTERM; raise it from the yielded function or on exit.
+    """Defer the first SIGINT or SIGTERM; raise it from the yielded function or on exit.
 
-    A handler of another signal may call that of SIGINT, and is deferred too.
+    SIGTERM is deferred too, because its handler may call that of SIGINT.
 
     A handler that raises inside a destructor would lose its exception, and the run would go on
     after Ctrl-C. A second signal raises at once. Outside the main thread this changes nothing.
@@ -134,7 +134,7 @@ class RunControl:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until the deadline, at least 0; None without one."""
+        """Seconds until the deadline, at least 0; None without a deadline."""
         return None if self.deadline_at is None else max(self.deadline_at - time.monotonic(), 0.0)
 
     def must_end(self) -> bool:
@@ -148,7 +148,7 @@ def deadline_after(deadline_s: float | None) -> float | None:
 
 
 class _ReusableEngine:
-    """The last started engine on its devices; empty after `end`."""
+    """The last started engine and its devices; empty after `end`."""
 
     def __init__(self) -> None:
         self._session: EngineSession | None = None
@@ -156,7 +156,7 @@ class _ReusableEngine:
         self._held = ExitStack()
 
     def hand_over(self, entry: ModelEntry) -> EngineSession | None:
-        """Return the session, switched to ``entry``; else end it and return None."""
+        """Return the session switched to ``entry``, or end it and return None."""
         session = self._session
         if session is None or entry.gpus_wanted != self._gpus:
             self.end()
@@ -182,10 +182,10 @@ _kept: ContextVar[_ReusableEngine | None] = ContextVar("kept_engine", default=No
 
 @contextmanager
 def engines_kept() -> Iterator[None]:
-    """Keep engines in this thread for following models that load the same weights.
+    """Within the block, keep this thread's engines for later models that load the same weights.
 
     Engines opt in with a method ``switch_to(entry) -> bool``; all others are restarted. An engine
-    and its devices are kept until a model needs another engine, an error, or the end.
+    and its devices are kept until a model needs another engine, an error occurs, or the block ends.
     """
     reusable = _ReusableEngine()
     token = _kept.set(reusable)
@@ -292,7 +292,7 @@ def run_calls(
 
 
 class CallRunner:
-    """One run of calls on one event loop: it picks calls, waits, and stops.
+    """One run of calls on one event loop, which picks calls, waits for them, and stops.
 
     If another process is making a call, the runner waits for it.
     """
@@ -330,7 +330,7 @@ class CallRunner:
         self._sender.halt()
 
     def cut(self) -> None:
-        """Drop the calls in flight too."""
+        """Stop sending, and drop the calls in flight too."""
         self.halt(True)
         self._cut.set()
 
@@ -446,7 +446,7 @@ class CallRunner:
         self.halt()
 
     async def _look_at_others(self) -> None:
-        """Take outcomes of calls that others claimed, or the calls if their owners gave up."""
+        """Take the outcomes of calls that others claimed, or the calls if their owners are gone."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._halt.wait(), _OTHERS_EVERY_S)
             return
@@ -475,7 +475,7 @@ class CallRunner:
 
 
 def open_trace(scope: Scope, planned: int) -> Trace:
-    """Return a run's started trace; it does nothing if ``CONTEXTCLIFF_OTEL`` is unset or 0.
+    """Start and return a run's trace, which does nothing if ``CONTEXTCLIFF_OTEL`` is unset or 0.
 
     Raises:
         ContextCliffError: OpenTelemetry or the requested exporter is not installed.
@@ -493,7 +493,7 @@ def open_trace(scope: Scope, planned: int) -> Trace:
 
 
 def out_of_time(open_calls: int) -> BudgetError:
-    """Return the error for a run that its deadline ends."""
+    """Return the error for a run that is ended by its deadline."""
     return BudgetError(
         f"The deadline was reached with some of {open_calls:,} calls still open; everything "
         "measured is kept, so run it again to go on, or raise the deadline: --deadline on "
@@ -596,7 +596,7 @@ def _require_decoding(plan: CallPlan, entry: ModelEntry) -> None:
 
 
 def _pass_on_notes(engine: Engine, control: RunControl) -> None:
-    """Report the sentences of an engine that has ``notes()``."""
+    """Report the sentences from an engine's ``notes()``, if it has that method."""
     notes: Callable[[], list[str]] | None = getattr(engine, "notes", None)
     for sentence in notes() if notes and control.on_wait else ():
         control.on_wait(sentence)  # type: ignore[misc]
@@ -631,7 +631,7 @@ def _run_steps(
 
 
 def finished(plan: CallPlan, model: str, ledger: Ledger) -> tuple[Identity, int] | None:
-    """Return a plan's identity and its number of calls; None if a call has no outcome yet.
+    """Return the model's identity and the plan's number of calls; None if one has no outcome yet.
 
     Raises:
         StoreError: the ledger cannot be read.
@@ -646,7 +646,7 @@ def finished(plan: CallPlan, model: str, ledger: Ledger) -> tuple[Identity, int]
 def _require_declared(
     recorded: Identity, entry: ModelEntry, study: str, campaign: str, control: RunControl
 ) -> None:
-    """Check a finished measurement's entry and weights for changes, without an engine."""
+    """Check without an engine that a finished measurement's entry and weights are unchanged."""
     try:
         declared = Identity(declared_identity(entry))
     except EngineError as error:  # weights gone, address not set: the records are still valid

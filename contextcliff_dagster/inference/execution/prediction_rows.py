@@ -1,4 +1,4 @@
-"""Prediction rows, rebuilt from the ledger alone: no call, no engine.
+"""Prediction rows, rebuilt from the ledger alone, without calls or an engine.
 
 Calls also show limits on prompt length, whatever the server reports. If the same words (numbers
 aside) refuse at least `LEAST_REFUSED` requests, and none is shorter than an answered one, the
@@ -27,12 +27,12 @@ from contextcliff_dagster.inference.requests.call_plan import ORIGIN, CallPlan, 
 
 LEAST_REFUSED, LEAST_MUTE = 3, 5
 MUTE_SHARE = 0.95
-"""Share of prompts beyond a limit without a word, and of shorter ones with some, at least."""
+"""Minimum fraction of empty answers beyond a limit, and of nonempty ones below it."""
 _SLACK = 0.95
-"""Slack between sizes: they are bounds by our own count, so the server may order prompts within
+"""Slack between sizes. They are bounds by our own count, so the server may order prompts within
 this ratio of each other differently."""
 _END = re.compile(r"<[|/][^<>]{1,24}>|<e[no][ds][^<>]{0,16}>")
-"""Pattern of end markers that servers leave in the text."""
+"""Pattern for end markers that servers leave in the text."""
 _SIZE = "coalesce(a.estimated_tokens, a.reserved_tokens)"
 _OF_CALLS = "a.study = ? AND a.campaign = ? AND a.model = ?"
 
@@ -46,7 +46,7 @@ class Limits:
 
 
 def limits_of(ledger: Ledger, study: str, campaign: str, model: str) -> Limits:
-    """Return the limits that the calls of a model in a campaign show together."""
+    """Return the limits that a model's calls in a campaign reveal together."""
     scope = (study, campaign, model)
     words = [f"substr({either(name)}, 1, 64)" for name in ("raw_output", "reasoning")]
     words.append(either("finish_reason"))
@@ -87,7 +87,7 @@ def is_said(text: str | None, reasoning: str | None, finish_reason: str | None) 
 
 
 def _beyond(sized: list[tuple[Any, str, bool]]) -> list[str]:
-    """Return keys of unanswered calls from the length where they begin; ``sized`` is sorted."""
+    """Return the keys of empty answers beyond the limit, if there is one; ``sized`` is sorted."""
     mute = [is_mute for *_, is_mute in sized]
     below = 0
     for place, is_mute in enumerate(mute):

@@ -1,6 +1,6 @@
 """One request: send it, time it, and judge whether the server read all of it.
 
-It also offers a model of models.yaml as text in, text out, without a ledger.
+This module also offers a model of models.yaml as a text-to-text function, without a ledger.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Answer:
 
 
 async def ask(engine: Engine, prompt: Prompt, decoding: Decoding) -> Answer:
-    """Send one request and collect its stream, up to the most text that the output limit allows.
+    """Send one request and collect its stream, up to the longest text that the output limit allows.
 
     Raises the errors of `Engine.stream`.
     """
@@ -142,7 +142,7 @@ async def ask(engine: Engine, prompt: Prompt, decoding: Decoding) -> Answer:
 
 
 def _joined_pairs(text: str, finish_reason: str | None) -> str:
-    """Return ``text`` with its surrogate pairs joined, without a half cut by the output limit.
+    """Return ``text`` with surrogate pairs joined, without a half pair left by the output limit.
 
     Raises:
         TransportError: it has other halves of pairs, which no model writes.
@@ -275,7 +275,7 @@ def named_model(name: str, max_output_tokens: int, mode: Mode) -> Iterator[Named
 
 
 MOST_OUTPUT = 64
-"""Output limit of the trial call in tokens; also a study's limit for an answer."""
+"""Output limit of the trial call in tokens, which is also a study's limit for an answer."""
 
 
 _QUESTION = Prompt("chat", (Message("user", "Reply with the one word: ready"),))
@@ -289,7 +289,7 @@ class Trial:
     """Findings of the trial call.
 
     ``entry``: with the quirks that the server needs to accept calls. ``loaded_window``: in tokens,
-    from a server that does not report it at each start, so it belongs in the entry. ``reasons``:
+    if the server does not report it at each start, so that it belongs in the entry. ``reasons``:
     the model thought before it answered, which counts against the output limit.
     """
 
@@ -320,7 +320,7 @@ async def try_model(entry: ModelEntry, within_s: float) -> Trial:
 async def ask_prompts(
     entry: ModelEntry, prompts: Sequence[Prompt], max_output_tokens: int, within_s: float
 ) -> list[Answer]:
-    """Return the answers of ``entry`` to a few prompts, one after the other.
+    """Return the answers of ``entry`` to a few prompts, sent one after another.
 
     Raises:
         EngineError: as `try_model`.
@@ -331,7 +331,7 @@ async def ask_prompts(
 
 
 async def listed_models(entry: ModelEntry, within_s: float) -> list[dict[str, Any]]:
-    """Return the models listed under /v1/models; [] if there is no list, or it is not asked.
+    """Return the models listed under /v1/models; [] if there is no list or the engine has none.
 
     Raises:
         EngineError: as `try_model`.
@@ -342,7 +342,7 @@ async def listed_models(entry: ModelEntry, within_s: float) -> list[dict[str, An
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A server's report without a call: its model ids, the window in tokens of the entry's model,
+    """What a server reports without a call: model ids, the window in tokens of the entry's model,
     and whether it counts tokens."""
 
     model_ids: tuple[str, ...]

@@ -42,7 +42,7 @@ Ended = list[tuple[Any, Exception | None]]
 _BATCH = 256
 PATIENCE_S = 60.0
 """Seconds of retries on a database that refuses before the run ends: enough for a server to restart
-or for a backup of a file."""
+or for the backup of a file."""
 TRY_EVERY_S = 0.25
 
 
@@ -71,10 +71,10 @@ class GroupCommit(ABC):
 
     @abstractmethod
     def _explained(self, error: Exception) -> StoreError | None:
-        """Return ``error`` as a readable StoreError; None if it is not the database's."""
+        """Return ``error`` as a readable StoreError; None if it does not come from the database."""
 
     def be_patient(self) -> None:
-        """Wait for a refusing database from now on (again)."""
+        """From now on, wait for a refusing database (again)."""
         self._hurried = threading.Event()
         self._refusing_since: float | None = None
 
@@ -83,7 +83,7 @@ class GroupCommit(ABC):
         self._hurried.set()
 
     def _try_again(self) -> bool:
-        """Note a refusal and wait a moment; return False once the patience is used up."""
+        """Record a refusal and wait a moment; return False once the patience is used up."""
         if self._refusing_since is None:
             self._refusing_since = time.monotonic()
         if self._has_given_up():
@@ -92,21 +92,21 @@ class GroupCommit(ABC):
         return True
 
     def _has_given_up(self) -> bool:
-        """Return whether the database has refused for longer than we wait."""
+        """Return whether the database has refused for longer than we are willing to wait."""
         since = self._refusing_since
         return since is not None and (
             self._hurried.is_set() or time.monotonic() - since >= self.patience_s
         )
 
     def _wait_for_turn_s(self, seconds: float) -> float:
-        """Return how long to wait for other writers: ``seconds``, or a moment once given up.
+        """Return how long to wait for other writers: ``seconds``, or a moment after giving up.
 
         Answers still arrive after giving up, and each would otherwise wait for as long.
         """
         return min(seconds, TRY_EVERY_S) if self._has_given_up() else seconds
 
     def submit(self, operation: Callable[[Database], T]) -> Future[T]:
-        """Queue ``operation`` for a transaction; the returned future is done once it is durable.
+        """Queue ``operation`` for a transaction; the returned future is done once this is durable.
 
         The future raises the operation's error, or StoreError.
         """
@@ -121,7 +121,7 @@ class GroupCommit(ABC):
         return future
 
     def close(self) -> None:
-        """Finish the submitted operations and end the thread."""
+        """Finish the submitted operations and end the writer thread."""
         with self._submitting:
             self._closed = True
         self._queue.put(None)
@@ -210,7 +210,7 @@ class Backend(GroupCommit):
 
     owner: str
     disk_was_full = False
-    """Whether the reserve for answers already paid was used, so nothing new may begin."""
+    """Whether the reserve for answers already paid has been used, so that nothing new may begin."""
 
     def missing_reserve(self) -> int:
         """Return the bytes that cannot be reserved for paid answers; 0 if all can."""
@@ -230,7 +230,7 @@ class Backend(GroupCommit):
 
     @abstractmethod
     def sizes(self) -> dict[str, int]:
-        """Return bytes on disk by table with its indexes; ``other`` belongs to no table."""
+        """Return table -> bytes on disk with its indexes; ``other`` is for all else."""
 
     @abstractmethod
     def integrity_errors(self) -> list[str]:
@@ -242,4 +242,4 @@ class Backend(GroupCommit):
 
     @abstractmethod
     def compact(self) -> None:
-        """Return deleted rows' space to the disk and erase their content."""
+        """Return the space of deleted rows to the disk and erase their content."""

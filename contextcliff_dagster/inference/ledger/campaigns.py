@@ -42,7 +42,7 @@ def current_campaign(ledger: Ledger, study: str, *, today: date | None = None) -
 def new_campaign(
     ledger: Ledger, study: str, *, today: date | None = None, name: str | None = None
 ) -> str:
-    """Begin a new campaign and return its name: the day, like ``2026-11-21``, then ``-2`` ...
+    """Begin a new campaign and return its name: the day, as in ``2026-11-21``, then with ``-2`` ...
 
     ``name`` replaces the day.
     """
@@ -114,9 +114,9 @@ def recorded_identity(ledger: Ledger, study: str, campaign: str, model: str) -> 
 def record_identity(
     ledger: Ledger, study: str, campaign: str, model: str, identity: Identity
 ) -> None:
-    """Record the serving identity of ``model`` in the campaign, which has to stay the same.
+    """Record the serving identity of ``model``, which has to stay the same in the campaign.
 
-    An identity without any measurement may be replaced: a setting was corrected.
+    An identity without any measurement may be replaced, because a setting was corrected.
 
     Raises:
         EngineError: the name had another identity in this campaign.

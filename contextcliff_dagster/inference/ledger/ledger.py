@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class Ledger(LedgerReader):
-    """One process's access to the ledger; a context manager. Open one per run."""
+    """A context manager for one process's access to the ledger. Open one per run."""
 
     def __init__(self, backend: Backend, spool: Spool) -> None:
         super().__init__(backend)
@@ -75,7 +75,7 @@ class Ledger(LedgerReader):
 
     @classmethod
     def open_to_read(cls, where: Path | DatabaseUrl) -> Ledger:
-        """Open a ledger that may be in a read-only folder; it is then only read.
+        """Open a ledger that may be in a read-only folder, in which case it is only read.
 
         Raises:
             StoreError: as `open`; or it has an older version and cannot be upgraded.
@@ -92,7 +92,7 @@ class Ledger(LedgerReader):
     def close(self) -> None:
         """Commit the submitted operations, give up all claims, and disconnect.
 
-        Calls whose answers wait in the spool stay ours: nobody may make them again.
+        Calls whose answers wait in the spool stay claimed, so that nobody makes them again.
         """
         if not self._closed:
             self._closed = True
@@ -125,7 +125,7 @@ class Ledger(LedgerReader):
         budget: Budget,
         estimated_tokens: int = 0,
     ) -> Future[Begun]:
-        """Claim ``call``, reserve its highest cost and note the attempt, all before sending it.
+        """Claim ``call``, reserve its maximum cost and record the attempt, all before sending it.
 
         ``estimated_tokens``: the prompt's size by our own count (`LedgerReader.most_of_estimate`).
         The future raises BudgetError (nothing was noted) or StoreError.
@@ -185,7 +185,7 @@ class Ledger(LedgerReader):
         return finished
 
     def take_in(self) -> None:
-        """Store the answers that wait in the spool; refused ones keep waiting."""
+        """Store the answers that wait in the spool; those that are refused keep waiting."""
 
         def store(owner: str, answer: Answer) -> Future[bool]:
             return self.submit(lambda db: statements.take_in(db, owner, answer))
@@ -195,7 +195,7 @@ class Ledger(LedgerReader):
             self._spooled.clear()
 
     def make_ready(self) -> None:
-        """Prepare for paid calls: store waiting answers, and check the room for new ones.
+        """Prepare for paid calls: store waiting answers, and check that there is room for new ones.
 
         Raises:
             StoreError: the ledger refuses writes, or its disk has no room.
@@ -212,7 +212,7 @@ class Ledger(LedgerReader):
             )
 
     def told(self, error: ContextCliffError) -> ContextCliffError:
-        """Return ``error`` with the fate of answers that could not be stored, if any."""
+        """Return ``error``, extended by the fate of any answers that could not be stored."""
         if self._spooled:
             error = type(error)(f"{error} {self.spool.sentence(len(self._spooled))}")
         if self._lost:
@@ -228,7 +228,7 @@ class Ledger(LedgerReader):
     def fail(
         self, attempt_id: int, call_key: str, failure: Failure, charge: Spend, *, release: bool
     ) -> Future[None]:
-        """Record why an attempt brought no answer; with ``release``, give up the claim."""
+        """Record why an attempt brought no answer; if ``release``, give up the claim."""
 
         def operation(db: Database) -> None:
             statements.fail(db, attempt_id, call_key, failure)
@@ -259,7 +259,7 @@ class Ledger(LedgerReader):
         charge: Spend,
         origin: str | None = None,
     ) -> Future[bool]:
-        """Store an outcome that the ledger has lost, and its charge; return False if it is there.
+        """Store an outcome that the ledger lost, and its charge; return False if it is not lost.
 
         ``origin``: the archive it comes from, if any; it is then recorded as imported from there.
         """
@@ -326,11 +326,11 @@ class Ledger(LedgerReader):
         return (bool(id_rows) and id_rows[0][0] == ledger_id) or self.write(operation)
 
     def forget_documents(self) -> None:
-        """Send documents again with the next calls, because some were removed."""
+        """Store documents again with the next calls, because some were removed."""
         self._known_documents.clear()
 
     def _compressed(self, call: PlannedCall) -> bytes | None:
-        """Return the document compressed, or None if this process has stored it already."""
+        """Return the compressed document, or None if this process has stored it already."""
         if call.example.document_id in self._known_documents:
             return None
         import pyarrow as pa
@@ -338,7 +338,7 @@ class Ledger(LedgerReader):
         return bytes(pa.Codec("zstd").compress(call.document.encode(), asbytes=True))
 
     def _remember(self, call: PlannedCall, future: Future[T]) -> Future[T]:
-        """Note the document once the commit is through, so that it is not sent again."""
+        """Remember the document once it is committed, so that it is not sent again."""
 
         def note(done: Future[T]) -> None:
             if done.exception() is None and getattr(done.result(), "state", "send") == "send":

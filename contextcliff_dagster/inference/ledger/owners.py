@@ -8,7 +8,7 @@ trying the lock that the owner is gone. There is no heartbeat, timeout or stale 
 
 Answers that the ledger refused stay in files next to it until it accepts them.
 
-A file for each open ledger, ``<store>/_spool/<owner>.jsonl``, with a line for each answer. Whoever
+Each open ledger has a file ``<store>/_spool/<owner>.jsonl`` with a line for each answer. Whoever
 opens the ledger next takes them in; `statements.take_in` says what that does to its tables.
 """
 
@@ -64,7 +64,7 @@ class Owner:
         _OPEN.add(self)
 
     def close(self) -> None:
-        """Give up the right; the owner then counts as gone."""
+        """Give up the right to claim calls; the owner then counts as gone."""
         if self._fd is not None:
             with suppress(OSError):
                 self._path.unlink()
@@ -94,7 +94,7 @@ def is_alive(folder: Path, owner_id: str) -> bool:
 
 
 def remove_dead(folder: Path) -> None:
-    """Delete the files of owners that are gone. A missing file means the same as a free lock."""
+    """Delete the files of owners that are gone. A missing file is equivalent to a free lock."""
     with suppress(OSError):
         for path in folder.glob("*.lock"):
             if not is_alive(folder, path.stem):
@@ -113,7 +113,7 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The outcome of an attempt that the ledger has noted, and its charge."""
+    """The outcome and charge of an attempt that the ledger has recorded."""
 
     attempt_id: int
     call_key: str
@@ -153,7 +153,7 @@ class Spool:
         self._strange = 0
 
     def file_of(self, owner: str) -> Path:
-        """Return the path where the answers of ``owner`` would wait."""
+        """Return the path of the file in which answers of ``owner`` would wait."""
         return self.folder / f"{owner}.jsonl"
 
     def files(self) -> list[Path]:
@@ -191,7 +191,7 @@ class Spool:
                     write_atomic(file, b"".join(remaining)) if remaining else file.unlink()
 
     def sentence(self, count: int = 0) -> str:
-        """Return a sentence on ``count`` (or all) waiting answers; empty if none waits."""
+        """Return a sentence about ``count`` (or all) waiting answers; empty if none is waiting."""
         line_count = sum(file.read_bytes().count(b"\n") for file in self.files())
         foreign = min(self._strange, line_count)
         count = count or line_count - foreign

@@ -86,7 +86,7 @@ def escape(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """Return the text that was escaped."""
+    """Return the original of an escaped text."""
     if _ESCAPE not in text:
         return text
     return re.sub(f"{_ESCAPE}([01])", lambda match: "\0" if match[1] == "0" else _ESCAPE, text)
@@ -159,7 +159,7 @@ class PostgresConnection:
             raise
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> PostgresRows:
-        """Queue a statement; it runs when its rows are fetched or at `flush`, at the latest."""
+        """Queue a statement, which runs at the latest when its rows are fetched or at `flush`."""
         values = [escape(value) if isinstance(value, str) else value for value in parameters]
         # Without values, psycopg2 does not look for placeholders.
         statement = self._cursor.mogrify(as_psycopg(sql), values) if values else sql.encode()
@@ -189,7 +189,7 @@ class PostgresConnection:
         return bool(self.raw.closed)
 
     def rollback(self) -> None:
-        """Drop queued statements and undo sent ones; a lost connection has undone them itself."""
+        """Drop queued statements and undo sent ones, unless a lost connection has undone them."""
         self._pending.clear()
         self._pending_bytes = 0
         with suppress(Exception):
@@ -202,7 +202,7 @@ class PostgresConnection:
 
 
 def _read_as_sqlite_does(raw: Connection) -> None:
-    """Read values as SQLite gives them: bytes, plain numbers, texts with U+0000."""
+    """Make the connection return values as SQLite does: bytes, plain numbers, texts with U+0000."""
     import psycopg2
     from psycopg2 import extensions as e
 
@@ -225,7 +225,7 @@ def _read_as_sqlite_does(raw: Connection) -> None:
 
 
 def postgres_error(error: BaseException, url: DatabaseUrl) -> StoreError:
-    """Return the sentence for an error of PostgreSQL or its network; never with the password."""
+    """Return an error of PostgreSQL or its network as a sentence that never has the password."""
     text = redact(str(error), url.secrets, limit=200)
     code = str(getattr(error, "pgcode", None) or "")
     go_on = "run the same command again; finished answers are kept"
@@ -316,7 +316,7 @@ ON CONFLICT (owner) DO UPDATE SET batch = excluded.batch, at = excluded.at
 """
 _READ_ONLY = "25006"
 _FORGOTTEN_AFTER = timedelta(days=1)
-"""Age at which a dead writer's row is useless: far longer than its patience."""
+"""Age at which a dead writer's row is useless, which is far longer than its patience."""
 
 
 class PostgresWriter(Backend):
@@ -403,7 +403,7 @@ class PostgresWriter(Backend):
                 raise
 
     def _one_by_one(self, operations: Sequence[Operation]) -> Ended:
-        """Run the operations separately, because the database refuses the values of one."""
+        """Run the operations separately, because the database refuses the values of one of them."""
         ended: Ended = []
         for operation in operations:
             try:
@@ -413,7 +413,7 @@ class PostgresWriter(Backend):
         return ended
 
     def _begin(self) -> int | None:
-        """Begin a transaction in turn; return the number of this writer's last committed batch.
+        """Begin a transaction when it is our turn; return the number of our last committed batch.
 
         Once the table is locked, no earlier session of ours can still commit.
         """
@@ -429,7 +429,7 @@ class PostgresWriter(Backend):
 
 
 class PostgresLedger(PostgresWriter):
-    """The database as this process has opened it: one writing session and one that reads.
+    """This process's sessions with the ledger database: one for writing, one for reading.
 
     Raises:
         StoreError: it cannot be reached or written, or has a newer version (then unchanged).

@@ -46,7 +46,7 @@ def rename_in_ledger(ledger: Ledger, old: str, new: str) -> None:
 
 
 def ledger_rows(ledger: Ledger, study: str) -> dict[str, int]:
-    """Return the row counts of ``study`` by table, without empty tables."""
+    """Return table -> number of rows of ``study``, without empty tables."""
     with ledger.snapshot() as db:
         return _rows(db, study)
 
@@ -63,9 +63,9 @@ def _rows(db: Database, study: str) -> dict[str, int]:
 
 @dataclass(slots=True)
 class PrunePlan:
-    """Rows that pruning removes. ``leaning``: other studies that may share the campaign's answers.
+    """What pruning removes. ``leaning``: other studies that may share the campaign's answers.
 
-    ``documents`` are only in the removed calls; ``shared_documents`` are also in other calls and
+    ``documents`` are used only by removed calls; ``shared_documents`` also by other calls, so they
     stay.
     """
 
@@ -81,7 +81,7 @@ class PrunePlan:
     leaning: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields, JSON-ready."""
+        """Return the fields, ready for JSON."""
         return asdict(self)
 
     def losses(self) -> list[str]:
@@ -120,7 +120,7 @@ def plan_prune(
 def prune(
     ledger: Ledger, study: str, campaign: str | None = None, *, texts: bool = False
 ) -> PrunePlan:
-    """Remove the study (or one campaign of it), or with ``texts`` only their texts.
+    """Remove the study (or one campaign of it); if ``texts``, remove only the texts.
 
     It happens completely or not at all; no deleted text is left in the database's files. Money
     spent stays in the day's sum.
@@ -149,7 +149,7 @@ def prune(
 
 
 def _where(plan: PrunePlan) -> str:
-    """Return the condition on ``study`` and ``campaign``; it takes `_values`."""
+    """Return the SQL condition on ``study`` and ``campaign``, whose parameters are `_values`."""
     return f"study = ? AND campaign IN ({', '.join('?' * len(plan.campaigns))})"
 
 
@@ -158,7 +158,7 @@ def _values(plan: PrunePlan) -> tuple[str, ...]:
 
 
 def _imported(plan: PrunePlan) -> str:
-    """Return the condition on answers imported for the study; it takes `_values`."""
+    """Return the SQL condition on answers imported for the study; its parameters are `_values`."""
     campaigns = ", ".join("?" * len(plan.campaigns))
     return f"study = ? AND call_key IN (SELECT call_key FROM calls WHERE campaign IN ({campaigns}))"
 
@@ -168,8 +168,8 @@ _OTHERS = (
     " (SELECT 1 FROM imported_results i WHERE i.call_key = a.call_key AND i.study = a.study)"
 )
 _PAID_BY_OTHERS = f"EXISTS (SELECT 1 {_OTHERS})"
-"""Condition on calls that other studies paid for. Studies with the same questions in campaigns of
-one name share a call, recorded for the first. Requests from an archive were paid elsewhere."""
+"""Condition on calls that other studies paid for. Studies with the same questions in campaigns with
+the same name share a call, recorded for the first. Requests from archives were paid elsewhere."""
 
 
 def _plan(db: Database, study: str, campaign: str | None, texts: bool) -> PrunePlan:
@@ -209,7 +209,7 @@ def _plan(db: Database, study: str, campaign: str | None, texts: bool) -> PruneP
 
 
 def _own_documents(where: str) -> str:
-    """Return a query of documents that only these calls use; it takes the values twice."""
+    """Return a query for documents that only these calls use; it takes the values twice."""
     return (
         f"SELECT DISTINCT document_id FROM calls WHERE {where} AND document_id NOT IN"
         f" (SELECT document_id FROM calls WHERE NOT ({where}))"

@@ -74,7 +74,7 @@ class LedgerReader:
     # --- calls by their keys ---------------------------------------------------------------------
 
     def outcomes(self, call_keys: Iterable[str], study: str | None = None) -> dict[str, Outcome]:
-        """Return call key -> outcome for answered calls, with those imported for ``study``.
+        """Return call key -> outcome for answered calls, including those imported for ``study``.
 
         Raises:
             StoreError: the ledger cannot be read, or an answer does not match its checksum.
@@ -94,11 +94,11 @@ class LedgerReader:
         return outcomes
 
     def answered(self, call_keys: Iterable[str], study: str | None = None) -> set[str]:
-        """Return the calls that have an outcome, with those imported for ``study``."""
+        """Return the calls that have an outcome, including those imported for ``study``."""
         return {row[0] for row in self._answers(call_keys, "call_key", study)}
 
     def origins(self, call_keys: Iterable[str], study: str | None) -> dict[str, str]:
-        """Return call key -> the archive its answer came from, or `UNRECORDED`; without the calls
+        """Return call key -> the archive its answer came from, or `UNRECORDED`; leave out the calls
         measured through this ledger."""
         names = f"call_key, coalesce(origin, '{UNRECORDED}')"
         foreign = "(owner IS NULL OR origin IS NOT NULL)"
@@ -111,7 +111,7 @@ class LedgerReader:
 
     def reads_for(self, study: str, campaign: str, model: str) -> str | None:
         """Return the study whose imported answers are read, or None if it measured the model
-        itself: the two are never mixed."""
+        itself, because the two are never mixed."""
         measured = self.read(
             "SELECT 1 FROM calls c JOIN results r USING (call_key) WHERE c.study = ? AND"
             " c.campaign = ? AND c.model = ? AND r.study = c.study AND r.owner IS NOT NULL LIMIT 1",
@@ -120,7 +120,7 @@ class LedgerReader:
         return None if measured else study
 
     def failures(self, call_keys: Iterable[str]) -> dict[str, Failure]:
-        """Return call key -> last failure; ``attempts`` counts the requests of its run."""
+        """Return call key -> last failure; ``attempts`` counts the requests of that run."""
         rows = self._rows_of(
             call_keys,
             "SELECT f.call_key, f.kind, f.message, f.maybe_paid, f.status, f.final, f.at,"
@@ -153,7 +153,7 @@ class LedgerReader:
         return dict(self._rows_of(call_keys, sql))
 
     def pruned(self, call_keys: Iterable[str], study: str | None = None) -> set[str]:
-        """Return the calls whose output was removed, with those imported for ``study``."""
+        """Return the calls whose output was removed, including those imported for ``study``."""
         pruned_times = dict(self._answers(call_keys, "call_key, pruned_at", study))
         return {key for key, pruned_at in pruned_times.items() if pruned_at is not None}
 
@@ -211,7 +211,7 @@ class LedgerReader:
         return rebuilt
 
     def turns(self, parts: str | None) -> list[Turn] | None:
-        """Return the earlier turns that a call's parts name, or None if their texts are gone."""
+        """Return the earlier turns listed in a call's parts, or None if their texts are gone."""
         keys = json.loads(parts).get("after", []) if parts else []
         rows = self._rows_of(
             keys,
@@ -234,7 +234,7 @@ class LedgerReader:
         return [row[0] for row in rows]
 
     def identified_models(self, study: str, campaign: str) -> list[str]:
-        """Return the campaign's models with an identity, by name; any study may have paid."""
+        """Return the campaign's models with an identity, by name; any study may have paid them."""
         rows = self.read(
             "SELECT model FROM campaign_models WHERE study = ? AND campaign = ? ORDER BY model",
             (study, campaign),
@@ -242,7 +242,7 @@ class LedgerReader:
         return [row[0] for row in rows]
 
     def spent(self, study: str, campaign: str) -> Spend:
-        """Return a campaign's spending so far, with reserved and orphaned requests."""
+        """Return a campaign's spending so far, including reserved and orphaned requests."""
         rows = self.read(
             "SELECT usd, tokens, calls FROM spend WHERE study = ? AND campaign = ?",
             (study, campaign),
@@ -250,7 +250,7 @@ class LedgerReader:
         return Spend(*rows[0]) if rows else Spend()
 
     def most_of_estimate(self, study: str, campaign: str, model: str) -> float:
-        """Return the largest server count of a prompt as a share of our own estimate; 0 if nothing
+        """Return the largest ratio of the server's prompt count to our own estimate; 0 if nothing
         was counted."""
         rows = self.read(
             "SELECT max(1.0 * r.prompt_tokens / a.estimated_tokens) FROM results r JOIN attempts a"
@@ -277,7 +277,7 @@ class LedgerReader:
         return [Orphan(*row[1:]) for row in rows if row[0] in dead]
 
     def stats(self) -> dict[str, Any]:
-        """Return row counts, answers by kind, money, orphans, and the size in bytes."""
+        """Return row counts, answers by kind, spending, orphans, and the size in bytes."""
         orphans, sizes = self.orphans(), self.backend.sizes()
         tables = ("documents", "calls", "attempts", "failures", "campaigns")
         numbers = {
@@ -302,7 +302,7 @@ class LedgerReader:
         }
 
     def stats_by_campaign(self) -> list[dict[str, Any]]:
-        """Return a row per study, campaign and model: calls, answers, requests, money.
+        """Return a row for each study, campaign and model with calls, answers, requests and money.
 
         ``maybe_paid``: requests that died after sending, including ``orphans``; ``maybe_paid_usd``
         is their charge, part of ``spent_usd``.

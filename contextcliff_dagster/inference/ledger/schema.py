@@ -1,6 +1,6 @@
 """The tables of the call ledger, their version, and outcomes as rows with checksums.
 
-A new ledger is made by the same steps that upgrade an old one, so the two never differ. A released
+A new ledger is created by the steps that upgrade an old one, so the two never differ. A released
 step is never edited: another step follows it.
 """
 
@@ -27,7 +27,7 @@ _AT_ONCE = 500
 
 
 ANSWERED = "(coalesce(r.call_key, i.call_key) IS NOT NULL)"
-"""SQL condition that `joined` has found an answer."""
+"""SQL condition for `joined` having found an answer."""
 
 
 def joined(calls: str = "c") -> str:
@@ -46,7 +46,7 @@ def either(name: str) -> str:
 
 
 def to_row(outcome: Outcome) -> dict[str, Any]:
-    """Return column -> value; ``extra``, if there is any, as JSON text."""
+    """Return column -> value, with ``extra``, if there is any, as JSON text."""
     row = {name: getattr(outcome, name) for name in COLUMNS}
     extra = row["extra"]
     row["extra"] = json.dumps(dict(extra), ensure_ascii=False, sort_keys=True) if extra else None
@@ -233,7 +233,7 @@ def required_columns(table: str) -> tuple[str, ...]:
 
 @cache
 def _table_info(table: str, version: int = LEDGER_VERSION) -> list[tuple[Any, ...]]:
-    """Return each column's number, name, type, not-null flag, default and place in the key."""
+    """Return each column's number, name, type, not-null flag, default and position in the key."""
     with sqlite3.connect(":memory:") as db:
         for statement in steps(0, version):
             db.execute(statement)

@@ -37,11 +37,11 @@ _RESERVE_BYTES = 4 << 20
 _LITTLE_BYTES = 1 << 16
 BUSY_SECONDS = 60.0
 _TURN_SECONDS = 2.0
-"""Seconds to wait for another process at a time, so that a process can end soon."""
+"""Longest single wait for another process, in seconds, so that this process can end soon."""
 
 
 class SqliteLedger(Backend):
-    """The file as opened by this process: one connection reads, one writes.
+    """This process's connections to the ledger file: one for reading, one for writing.
 
     Raises:
         StoreError: it cannot be written, is damaged, or has a newer version (then unchanged).
@@ -71,7 +71,7 @@ class SqliteLedger(Backend):
         super().__init__(str(path))
 
     def close(self) -> None:
-        """Finish the submitted operations, give up the owner's right, and disconnect."""
+        """Finish the submitted operations, give up the right to claim calls, and disconnect."""
         super().close()
         self._writer.close()
         self._right.close()
@@ -185,7 +185,7 @@ class SqliteLedger(Backend):
 
 
 class ReadOnlySqlite(SqliteLedger):
-    """A ledger file in a read-only folder: it is only read, and claims nothing.
+    """A ledger file in a read-only folder, which is only read and gives no claims.
 
     Raises:
         StoreError: it is damaged, or has a version that this program cannot read.
@@ -217,7 +217,7 @@ class ReadOnlySqlite(SqliteLedger):
         )
 
     def _without_log(self) -> str:
-        """Return the file's address if it has no log, else a copy's, which may get an index."""
+        """Return the file's address if it has no log, else the address of a copy with its log."""
         log = self.path.with_name(f"{self.path.name}-wal")
         if not log.exists() or not log.stat().st_size:
             return f"{self.path.absolute().as_uri()}?immutable=1"
@@ -248,7 +248,7 @@ def _refuse_newer(path: Path) -> None:
 
 
 def connect(path: Path, busy_s: float = BUSY_SECONDS) -> sqlite3.Connection:
-    """Return a connection in autocommit mode, for several threads in turn."""
+    """Return a connection in autocommit mode that several threads may use in turn."""
     connection = sqlite3.connect(
         path, timeout=busy_s, isolation_level=None, check_same_thread=False
     )

@@ -34,7 +34,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """State of a call: ``send`` as ``attempt_id``, ``finished``, or ``held`` by ``owner``."""
+    """State of a call: ``send`` it as ``attempt_id``, ``finished``, or ``held`` by ``owner``."""
 
     state: Literal["send", "finished", "held"]
     attempt_id: int = 0
@@ -50,7 +50,7 @@ def taken(db: Database, call_key: str, me: str) -> Begun | None:
 
 
 def reserve(db: Database, scope: Scope, most: Spend, budget: Budget, now: str) -> None:
-    """Add ``most`` to the spending of campaign and day. Raises BudgetError beyond a limit."""
+    """Add ``most`` to the campaign's and the day's spending. Raises BudgetError beyond a limit."""
     key = (scope.study, scope.campaign)
     row = db.execute(
         "SELECT usd, tokens, calls FROM spend WHERE study = ? AND campaign = ?", key
@@ -77,7 +77,7 @@ def _add(db: Database, key: tuple[str, str], spent: Spend, day: str) -> None:
 
 
 def begin(db: Database, study: str, campaign: str, at: str | None = None) -> None:
-    """Record that the campaign has begun, if it had not."""
+    """Record that the campaign has begun, unless it already had."""
     db.execute(
         "INSERT INTO campaigns VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
         (study, campaign, at or utc_now()),
@@ -155,7 +155,7 @@ def restore_attempt(
     finished_at: str,
     is_alive: Callable[[str], bool],
 ) -> None:
-    """Record the request and charge of a lost outcome, dated as they were.
+    """Record the request and charge of a lost outcome under their original dates.
 
     A request that the ledger still has is not counted twice. One that never ended ends here, unless
     ``is_alive`` returns that its owner is still running.
@@ -186,7 +186,7 @@ def restore_attempt(
 def keep(
     db: Database, call_key: str, outcome: Outcome, owner: str | None, study: str | None
 ) -> None:
-    """Store an outcome and its owner (None: from a table, so unknown). The first outcome stays,
+    """Store an outcome and its owner (None if unknown, from a table). The first outcome stays,
     because a call is never measured twice."""
     insert(db, "results", {**row_of(call_key, outcome), "owner": owner, "study": study})
 
@@ -224,7 +224,7 @@ def insert(db: Database, table: str, row: Mapping[str, Any]) -> bool:
 
 
 def settle(db: Database, attempt_id: int, charge: Spend, at: str | None = None) -> str | None:
-    """End an attempt (now) and replace its reservation by ``charge``.
+    """End an attempt (now) and replace its reservation with ``charge``.
 
     Returns its study, or None if it had already ended.
     """
@@ -265,9 +265,9 @@ def fail(db: Database, attempt_id: int, call_key: str, failure: Failure) -> None
 
 
 def take_in(db: Database, owner: str, answer: Answer) -> bool:
-    """Store a spooled answer if its attempt is still open; return False for an unknown attempt.
+    """Store a spooled answer if its attempt is still open; return False if that is unknown.
 
-    An existing result stays: the second answer is recorded as a paid duplicate.
+    An existing result stays, and the second answer is recorded as a paid duplicate.
     """
     row = db.execute(
         "SELECT ended_at FROM attempts WHERE attempt_id = ? AND call_key = ? AND owner = ?",

@@ -21,7 +21,7 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Result of a check; ``faults`` has the first of ``fault_count`` faults."""
+    """Result of a check; ``faults`` has the first few of ``fault_count`` faults."""
 
     prompts: int
     documents: int
@@ -30,7 +30,7 @@ class Verified:
     faults: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields, JSON-ready."""
+        """Return the fields, ready for JSON."""
         return asdict(self)
 
 
@@ -96,7 +96,7 @@ def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Ver
 
 
 def _text(ledger: Ledger, document_id: str) -> tuple[str | None, list[str]]:
-    """Return the document's text; None and a sentence if it is damaged, only None if pruned."""
+    """Return the document's text; None and a sentence if it is damaged, None alone if pruned."""
     import pyarrow as pa
 
     zstd, size, pruned_at = ledger.read(

@@ -96,7 +96,7 @@ MADE_UP: Mapping[str, Any] = {
     "call_s": 0.05,
     "prompt_token_s": 2e-6,
 }
-"""Shared settings of engines without a model, which answer by rule."""
+"""Settings shared by engines without a model, which answer by rule."""
 BUILT_IN: Mapping[str, EngineSpec] = {
     spec.name: spec
     for spec in (
@@ -177,7 +177,7 @@ BUILT_IN: Mapping[str, EngineSpec] = {
 
 
 def engine_spec(name: str) -> EngineSpec:
-    """Return the engine called ``name``, built in or from another package, else EngineError."""
+    """Return the engine called ``name``, built in or from another package, or raise EngineError."""
     if name in (ours := _ours()):
         return ours[name]
     point = engine_entry_points().get(name)
@@ -207,7 +207,7 @@ def engine_names() -> list[str]:
 
 
 def engine_entry_points() -> dict[str, EntryPoint]:
-    """Return other packages' engines by name; one named like a built-in is never used."""
+    """Return other packages' engines by name; one with a built-in's name is never used."""
     from importlib.metadata import entry_points
 
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}

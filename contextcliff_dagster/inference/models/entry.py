@@ -102,7 +102,7 @@ class Identity:
 
     @property
     def window_tokens(self) -> int | None:
-        """The smallest window that the entry, the weights or the server states."""
+        """The smallest window stated by the entry, the weights or the server."""
         names = "window_tokens declared_window_tokens server_max_model_len server_window_tokens"
         windows = [self.fields.get(name) for name in names.split()]
         if isinstance(meta := self.fields.get("server_meta"), Mapping):
@@ -118,7 +118,7 @@ class Identity:
 
 
 def differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Return the fields that differ, by name, with both values (None if missing).
+    """Return name, value here and value there (None if missing) of the fields that differ.
 
     A nested field is named with a dot, so that only the differences are listed.
     """
@@ -157,7 +157,7 @@ Amount = Annotated[float, BeforeValidator(_no_bool)]
 
 
 def finite(given: T) -> T:
-    """Return ``given``, a JSON value, unchanged. Raises ValueError if it has NaN or an infinity."""
+    """Return the JSON value ``given`` unchanged. Raises ValueError if it has NaN or an infinity."""
     inner = given.values() if isinstance(given, dict) else given if isinstance(given, list) else ()
     for value in (given, *inner):
         if value is not given:
@@ -629,7 +629,7 @@ class ModelEntry(Strict):
 
     @property
     def asked_besides(self) -> dict[str, Any]:
-        """Fields of each request in addition to the recipe's."""
+        """Fields that each request has in addition to the recipe's."""
         effort, options = self.reasoning_effort, self.chat_template_kwargs
         fields = {"reasoning_effort": effort, "chat_template_kwargs": options}
         return {**self.extra_body, **{key: value for key, value in fields.items() if value}}

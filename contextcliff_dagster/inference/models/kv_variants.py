@@ -1,6 +1,6 @@
 """Model variants with a compressed or lower-precision KV cache, derived from a model by name.
 
-``BASE+POLICY@BUDGET`` is the model BASE of models.yaml with a share of its cache's entries
+``BASE+POLICY@BUDGET`` is the model BASE of models.yaml with a fraction of its cache's entries
 (`smollm2-135m+snapkv@0.2`), ``BASE+none`` is the same engine with every entry, and
 ``BASE+PRECISION`` is the model with keys and values in another type (`smollm2-135m+q4_0`). An entry
 of models.yaml with exactly such a name takes precedence.
@@ -40,7 +40,7 @@ _CARRIED = (
 
 
 class KvVariant(NamedTuple):
-    """A policy or precision of a model's cache; ``budget`` is the share of entries kept."""
+    """A policy or precision of a model's cache; ``budget`` is the fraction of entries kept."""
 
     base: str
     policy: str
@@ -67,7 +67,7 @@ def kv_policy(name: str) -> str | None:
 
 
 def parse_kv_variant(name: str) -> KvVariant | None:
-    """Return the variant that ``name`` spells, or None if it is not a variant's name.
+    """Return the variant that ``name`` denotes, or None if it is not a variant's name.
 
     This does not check that the base exists or that the budget is allowed.
     """
@@ -182,7 +182,7 @@ def kv_of(entry: ModelEntry) -> KvVariant | None:
 
 
 def kv_baseline(base: ModelEntry, policy: str) -> str:
-    """Return the name of the model to which ``base`` under ``policy`` is compared.
+    """Return the name of the model with which ``base`` under ``policy`` is compared.
 
     Raises:
         StudyError: the base's own cache precision cannot be undone.

@@ -124,7 +124,7 @@ def get_model(name: str, models: Mapping[str, ModelEntry] | None = None) -> Mode
 
 @cache
 def _load_file(path: Path, stamp: tuple[int, int]) -> dict[str, ModelEntry]:
-    """Return a file's entries, cached by path and time of change for long-lived processes."""
+    """Return a file's entries, cached by path and modification time for long-lived processes."""
     del stamp
     entries = load_validated(path, _ModelsFile).models
     for name, entry in entries.items():
@@ -231,7 +231,7 @@ class Preset:
 
 
 _KNOWN = {"probes": "omit"}
-"""Quirk for servers of known kind: no questions about vLLM, llama.cpp and others."""
+"""Quirk for servers of known kind, which are not probed for vLLM, llama.cpp and others."""
 
 PRESETS: Mapping[str, Preset] = {
     preset.name: preset
@@ -392,7 +392,7 @@ class NewEntry:
             raise StudyError(f"Model {self.name!r}: {key}: {what}; correct that.") from None
 
     def lines(self, indent: int, newline: str = "\n") -> str:
-        """Return the entry as text, its name after ``indent`` blanks."""
+        """Return the entry as text that is indented by ``indent`` blanks."""
         pad = " " * indent
         rows = [f"{pad}# {note}" for note in self.notes]
         rows.append(f"{pad}{as_yaml(self.name)}:")
@@ -454,7 +454,7 @@ def added(new: NewEntry) -> Iterator[Path]:
 
 
 def taken(name: str) -> str:
-    """Return the sentence that a model of this name already exists."""
+    """Return a sentence saying that a model of this name already exists."""
     return (
         f"Model {name!r} already exists and was not changed; choose another name, or edit its "
         "entry in models.yaml."

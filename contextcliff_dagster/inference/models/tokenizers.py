@@ -59,12 +59,12 @@ def open_any_tokenizer(name: str) -> Tokenizer:
 
 
 def served_models() -> list[str]:
-    """Return the models of models.yaml with a server, which may count tokens."""
+    """Return the models of models.yaml that have a server, which may count tokens."""
     return [name for name, entry in load_models().items() if entry.spec.remote]
 
 
 def unlisted_server(name: str, home: Path | None) -> str | None:
-    """Return host and port of the tokenizer ``server:...`` if models.yaml lacks that server.
+    """Return the host and port of a tokenizer ``server:...`` that is not in models.yaml.
 
     For a study from elsewhere (``home``: the folder that it may read), the models.yaml of the
     working folder does not count, because it may have come with the study.

@@ -1,9 +1,9 @@
 """The calls of a measurement: their prompts, keys and outcomes, and the order of sending.
 
-Calls are sent in an order in which time says nothing about length.
+Calls are sent in an order in which time reveals nothing about length.
 
 If calls were sent in order of length, any drift while a model is measured (its server's load, a
-deployment, a bad spell) would look like an effect of length. In blocks it is noise: each block has
+deployment, a bad spell) would look like an effect of length. In blocks, drift is noise: each has
 about one document of every bin, in random order (a randomized block design: Fisher 1935, The Design
 of Experiments, chapter 4).
 """
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     import numpy as np
 
 ORIGIN = "origin"
-"""Key of ``extra`` in tables: the archive that an answer comes from."""
+"""Key in a table's ``extra`` for the archive that an answer comes from."""
 Scalar = str | int | float | bool | None
 """JSON values other than lists and objects."""
 NoAnswer = Literal["context_overflow", "invalid_truncated", "content_filter"]
 
 
 def utc_now() -> str:
-    """Return the current time as ISO 8601 text in UTC with microseconds (sorts by time)."""
+    """Return the current UTC time as ISO 8601 text with microseconds, which sorts by time."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def valid_text(text: str) -> str:
-    """Return ``text`` as any database can store it: halves of surrogate pairs are joined, and
+    """Return ``text`` in a form that any database can store: surrogate pairs are joined, and
     invalid characters (a half alone, NUL) become U+FFFD."""
     try:
         text.encode()
@@ -81,7 +81,7 @@ class Outcome:
 
     ``attempts`` counts the requests of the process that finished the call; requests of a process
     that died are orphans, counted separately. ``loop_lag_ms``: the longest delay of our own event
-    loop meanwhile, a bound on our share of the times. ``queue_ms``: waiting inside the engine,
+    loop meanwhile, which bounds our share of the times. ``queue_ms``: waiting inside the engine,
     which the other times exclude. ``reasoning_tokens`` are part of ``completion_tokens``.
     ``extra``: the engine's other measurements, by name.
     """
@@ -133,7 +133,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class MaybePaid:
-    """Requests without a stored answer that may have been paid for, and their charge."""
+    """Number and charge of requests without a stored answer that may have been paid for."""
 
     requests: int = 0
     usd: float = 0.0
@@ -141,7 +141,7 @@ class MaybePaid:
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A request whose process died before storing its answer: perhaps paid, and charged."""
+    """A request whose process died before storing its answer; it may be paid, and is charged."""
 
     call_key: str
     study: str
@@ -155,9 +155,9 @@ class Orphan:
 class PlannedCall:
     """A call to make: an example, a replicate, and its key in the ledger.
 
-    ``parts`` records how the prompt was made, if it has more than document and question: ``after``
+    ``parts`` records how the prompt was built if it has more than document and question: ``after``
     has the keys of the conversation's earlier calls, whose questions and answers are ``turns``;
-    other names are the experiment's notes, JSON-ready. It is stored with the call.
+    other names are the experiment's notes, ready for JSON. It is stored with the call.
     """
 
     call_key: str
@@ -177,7 +177,7 @@ class PlannedCall:
         return shared_text(self.example.document_id, self.document_text).text
 
     def prompt(self) -> Prompt:
-        """Return the rendered prompt, with the places of its evidence if attention is wanted."""
+        """Return the rendered prompt, with the positions of its evidence if attention is wanted."""
         document = shared_text(self.example.document_id, self.document_text)
         prompt = self.recipe.render(document, self.example.question, self.replicate, self.turns)
         if not self.recipe.attention:
@@ -211,7 +211,7 @@ def call_key(
 
 
 def follow_up(call: PlannedCall, answer: str, question: str, **notes: Any) -> PlannedCall:
-    """Return the conversation's next call: ``question`` after question and answer of ``call``.
+    """Return the conversation's next call, ``question``, after ``call`` and its answer.
 
     Its key combines the key of ``call``, the ``answer`` and the question, so a resumed run plans
     the same calls from the same answers. ``notes`` (JSON-ready) record how the question was made;
@@ -233,12 +233,12 @@ Outcomes = Callable[[Iterable[str]], Mapping[str, Outcome]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPlan:
-    """The calls that a study's campaign makes of any model: the first ``n`` examples of ``source``
+    """The calls that a study's campaign makes to each model: the first ``n`` examples of ``source``
     in each bin, asked by ``recipe``.
 
     ``follow_up``: returns the call after one with this outcome (see the function of this name), or
-    None at a conversation's end; None: every example is asked once. ``steps``: calls of a whole
-    conversation.
+    None at a conversation's end; if it is None, each example is asked once. ``steps``: calls in a
+    whole conversation.
     """
 
     study: str
@@ -251,7 +251,7 @@ class CallPlan:
     steps: int = 1
 
     def calls(self, identity_hash: str, outcomes: Outcomes | None = None) -> list[PlannedCall]:
-        """Return the calls of the model with this serving identity, in order (`plan_calls`).
+        """Return the calls of the model with this serving identity, in the order of `plan_calls`.
 
         With ``outcomes`` (call keys -> known outcomes), also the calls that follow from the answers
         so far, step by step: all first questions, then all second ones, and so on.

@@ -2,7 +2,7 @@
 
 The scaffold is minimal and the same for every length, with the document first and the question
 last, so its token overhead is constant in a study and calls about one document share their prefix.
-A document that many prompts share is encoded, hashed and counted once, not once per call.
+A document shared by many prompts is encoded, hashed and counted only once, not once per call.
 
 `Sampling` sets how tokens are drawn if a recipe asks for more than the likeliest ones.
 """
@@ -48,7 +48,7 @@ _keeping = threading.Lock()
 
 
 class SharedText:
-    """A text and values derived from it at a cost."""
+    """A text and cached values that are costly to derive from it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -73,7 +73,7 @@ class SharedText:
         return [head, self.json, tail]
 
     def sha256_within(self, outline: bytes) -> str:
-        """Return the SHA-256 (hex) of ``b"".join(within(outline))``; hash the start only once."""
+        """Return the SHA-256 (hex) of ``b"".join(within(outline))``, hashing the start once."""
         head, text, tail = self.within(outline)
         state = self._states.get(head)
         if state is None:
@@ -85,7 +85,7 @@ class SharedText:
         return digest.hexdigest()
 
     def count(self, tokenizer: str, count: Callable[[str], int]) -> int:
-        """Return the tokens of the text alone under the named tokenizer."""
+        """Return the token count of the text alone under the named tokenizer."""
         with self._counting:
             if tokenizer not in self._counts:
                 self._counts[tokenizer] = count(self.text)
@@ -108,7 +108,7 @@ def shared_text(document_id: str, load: Callable[[str], str]) -> SharedText:
 
 
 def forget_shared_texts() -> None:
-    """Drop the texts that are cached for further calls."""
+    """Clear the cache of documents' texts."""
     with _keeping:
         _kept.clear()
 
@@ -143,7 +143,7 @@ class Sampling:
                 raise StudyError(f"{name} is {getattr(self, name)}; it should be {bounds}.")
 
     def of_all_rounds(self) -> dict[str, Any]:
-        """Return the fields shared by every round, JSON-ready."""
+        """Return the fields shared by all rounds, ready for JSON."""
         fields = asdict(self)
         del fields["seed"], fields["rounds"]
         return fields
@@ -155,7 +155,7 @@ class Sampling:
 
 DEFAULT_TEMPLATE = "{document}\n{question}"
 DEFAULT_INSTRUCTION = "{question}"
-"""Wording of a replicate; ``{question}`` is the place of the example's question."""
+"""Default wording of a replicate; ``{question}`` stands for the example's question."""
 
 Role = Literal["system", "user", "assistant"]
 _HOTTEST = 2.0
@@ -173,7 +173,7 @@ def _canonical(value: Any) -> bytes:
 
 
 def check_template(template: str) -> None:
-    """Raise StudyError unless ``{document}`` and ``{question}`` are in it once each."""
+    """Raise StudyError unless ``{document}`` and ``{question}`` are in it exactly once each."""
     for name in ("document", "question"):
         if (times := template.count("{" + name + "}")) != 1:
             raise StudyError(
@@ -229,7 +229,7 @@ class Prompt:
         return [self.mode == "completion", self.mode == "chat_prefill", turns, self.text]
 
     def contents(self) -> tuple[str, ...]:
-        """Return the texts without roles and template: a lower bound of what a model reads."""
+        """Return the texts without roles and template, a lower bound on what a model reads."""
         return tuple(message.content for message in self.messages) or (self.text,)
 
     def as_dicts(self) -> list[dict[str, str]]:
@@ -342,7 +342,7 @@ class Recipe:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the whole recipe, JSON-ready; `from_dict` is its inverse."""
+        """Return the whole recipe, ready for JSON; `from_dict` is the inverse."""
         whole = {"sampling": asdict(self.sampling)} if self.sampling else {}
         return {**self._scaffold(), **whole, "instructions": list(self.instructions)}
 
@@ -361,7 +361,7 @@ class Recipe:
 
     @cached_property
     def hash(self) -> str:
-        """Hash of the recipe family: the shared part of all replicates, and their wordings."""
+        """Hash of the part that all replicates share, and of their wordings."""
         return stable_hash(self.to_dict())
 
     def replicate_hash(self, replicate: int) -> str:

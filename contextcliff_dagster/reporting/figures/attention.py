@@ -120,7 +120,7 @@ def _band(bins: Sequence[AttentionBin], name: str) -> list[tuple[int, float, flo
 
 
 def _rest(b: AttentionBin) -> Point | None:
-    """Return the share outside first tokens and evidence; None unless known for all examples."""
+    """Return the attention on neither first tokens nor evidence; None unless always known."""
     sinks, evidence = b.sinks.mean, b.evidence.mean
     if not b.tokens or sinks is None or b.evidence.n not in (0, b.sinks.n):
         return None

@@ -32,7 +32,7 @@ def axis_words(
 
 
 def single_axis_words(axes: Axes, results: Sequence[Cliffs], limits: tuple[float, float]) -> None:
-    """Label a score panel that stands alone: axes, and a title or, for several models, a legend."""
+    """Label a lone score panel: its axes, and a title or, for several models, a legend."""
     axes.set_ylabel(_score_label(results))
     axes.set_xlabel(_length_label(results, limits))
     if len(results) == 1:
@@ -99,7 +99,7 @@ def captions(figure: Figure, results: Sequence[Cliffs], *, has_answers: bool, ho
 
 
 def _fit(text: Text, choices: Sequence[str], sizes: Sequence[float], room: float) -> None:
-    """Set the first of ``choices`` that ends before pixel ``room`` at one of ``sizes``."""
+    """Set the text to the first of ``choices`` that ends before pixel ``room`` in some size."""
     for words in choices:
         for size in sizes:
             text.set_text(words)

@@ -229,7 +229,7 @@ def _side(
 
 
 def _shift(axes: Axes, comparison: Comparison) -> None:
-    """Draw an arrow between the lengths at which A and B lose the tolerance, if both are known."""
+    """Draw an arrow from the length at which A's loss reaches the tolerance to B's, if known."""
     shift = comparison.loss_shift
     start, end = shift.a_tokens, shift.b_tokens
     if start is None or end is None or not shift.is_bounded or abs(end / start - 1) < 0.04:

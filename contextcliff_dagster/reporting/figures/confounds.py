@@ -128,7 +128,7 @@ def _evidence(
     middle: Callable[[float, float], float],
     empty: Panel,
 ) -> Panel | None:
-    """Return ``empty`` filled with the group means, each at the ``middle`` of its two ends."""
+    """Return ``empty`` filled with group means, each at the ``middle`` of the group's ends."""
     groups = [group for group in curve.groups if group.mean is not None] if curve else []
     if len(groups) < 2:
         return None

@@ -58,7 +58,7 @@ _DASHES: tuple[tuple[float, tuple[float, ...] | None], ...] = (
 
 
 def look(index: int) -> Look:
-    """Return the look of the model at ``index``; beyond six, markers and line styles shift."""
+    """Return the look of the model at ``index``; beyond six, marker and line style change."""
     lap, place = divmod(index, len(_COLOURS))
     return Look(_COLOURS[place], _MARKERS[(place + lap) % 6], _DASHES[(place + 2 * lap) % 6])
 
@@ -106,7 +106,7 @@ def png_bytes(figure: Figure, colours: int | None = None) -> bytes:
     """Return the figure as PNG without time, version or other metadata: same figure, same bytes.
 
     ``colours`` reduces it to a palette, which makes a small picture several times smaller. Only
-    then is the best compression worth its time: it saves 2% of a report's picture and takes 0.3 s.
+    then is maximum compression worth its time: it saves 2% of a report's picture in 0.3 s.
     """
     import io
 
@@ -151,7 +151,7 @@ def write(figure: Figure, x: float, y: float, text: str, **look: Any) -> Text:
 
 
 def legend_above(axes: Axes, height: float) -> None:
-    """Add a one-line legend above ``axes``; ``height``: of its foot, in axes units."""
+    """Add a one-line legend above ``axes``; its bottom is at ``height``, in axes units."""
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(
         handles,
@@ -288,7 +288,7 @@ def _known_characters() -> frozenset[int]:
 
 
 MOST_PANELS = 96
-"""Most models drawn; panels of more would be too small to read."""
+"""Maximum number of models drawn; with more, the panels would be too small to read."""
 _LEFT, _GAP, _HEAD, _FOOT, _NAME = 0.62, 0.22, 0.78, 0.62, 0.44
 _TALL = 0.98
 

@@ -178,7 +178,7 @@ def _cap_mark(
 
 _LANE_GAP, _DODGE_PIXELS = 0.035, 7.0
 _MANY = 350
-"""Most dots in one lane; beyond it, a density is drawn instead of overlapping dots."""
+"""Maximum number of dots in a lane; beyond it, a density is drawn, as dots would overlap."""
 
 
 def lane_height(models: int) -> float:
@@ -187,7 +187,7 @@ def lane_height(models: int) -> float:
 
 
 def score_limits(models: int) -> tuple[float, float]:
-    """Return the y range: scores 0..1, and outside it one lane per model for exact 0 and 1."""
+    """Return the y range: 0..1, plus one lane per model on either side for exact 0 and 1."""
     rim = _LANE_GAP + models * lane_height(models) + 0.02
     return -rim, 1 + rim
 
@@ -263,7 +263,7 @@ def draw_curve(axes: Axes, row: int, models: int, result: Cliffs) -> None:
 
 
 def draw_bins(axes: Axes, row: int, models: int, result: Cliffs) -> bool:
-    """Draw bin means with intervals; return whether any mean has none (hollow marker).
+    """Draw bin means; return whether any mean lacks an interval (drawn as a hollow marker).
 
     A cross marks the mean with each missing answer scored 0.
     """
@@ -350,7 +350,7 @@ def free_height(
 
 
 def _reach(mean: float, low: float | None, high: float | None) -> tuple[float, float]:
-    """Return the height range of a mark, its interval or its mean, with a margin."""
+    """Return the height range of a mark (its interval, or else its mean), with a margin."""
     ends = [mean, *(end for end in (low, high) if end is not None)]
     return min(ends) - 0.03, max(ends) + 0.03
 
@@ -358,7 +358,7 @@ def _reach(mean: float, low: float | None, high: float | None) -> tuple[float, f
 _LEFT, _RIGHT = 0.92, 0.36
 _HEAD, _ROW, _SCORE, _SPREAD, _GAP, _FOOT = 0.98, 0.62, 3.75, 1.15, 0.16, 1.30
 _WINDOW_REACH = 0.22
-"""Largest share by which the (log) axis may widen to draw the window to scale."""
+"""Largest fraction by which the log axis may widen to draw the window to scale."""
 _NAME: dict[str, Any] = {"fontsize": 10.5, "zorder": 5}
 """Text style of a line's name."""
 

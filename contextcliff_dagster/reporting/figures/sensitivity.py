@@ -68,7 +68,7 @@ def _draw(
     *,
     last: bool,
 ) -> None:
-    """Draw one model's rows; the row of the reported settings is drawn in ink."""
+    """Draw one model's rows, with the row of the reported settings in the ink colour."""
     rows = result.sensitivity
     house.token_axis(axes, limits, named=last)
     axes.spines["left"].set_visible(False)

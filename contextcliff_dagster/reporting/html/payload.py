@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 _MOST_POINTS = 9_000
-"""Most single answers in one page, over all models; more are thinned evenly by length."""
+"""Maximum number of answers on a page, over all models; more are thinned evenly by length."""
 
 
 class Evidence(NamedTuple):
@@ -185,10 +185,10 @@ def _points(
 
 
 LIMITS = (2_000, 1_000, 500, 250, 120)
-"""Limits on the characters kept of a text; the first is used whose total fits ``_ROOM``."""
+"""Limits on the length of a text, in characters; the first whose total fits ``_ROOM`` is used."""
 _ROOM = 1_200_000
 _MARGIN = 500
-"""Characters beyond the limit searched for secrets, so that a cut key is still recognised."""
+"""Characters beyond the limit that are also searched for secrets, to recognise a cut key."""
 
 
 def embedded_answers(

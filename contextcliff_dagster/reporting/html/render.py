@@ -114,7 +114,7 @@ def blocks_html(blocks: Sequence[Block], pictures: Pictures | None = None) -> st
 
 
 _SHORT = 14
-"""Most characters of a cell that is kept on one line."""
+"""Maximum number of characters in a cell that is kept on one line."""
 
 
 def _block(block: Block, pictures: Pictures) -> str:
@@ -189,7 +189,7 @@ def _width_class(cell: Cell | Text) -> str:
 
 
 def _heading(scope: str, mark: str, words: str) -> str:
-    """Return a header cell for a row or column, or an empty data cell if it has no words."""
+    """Return a header cell for a row or column, or an empty data cell if there are no words."""
     return f'<th scope="{scope}"{mark}>{words}</th>' if words else f"<td{mark}></td>"
 
 

@@ -167,7 +167,7 @@ def cause_sections(result: Cliffs) -> list[Section]:
 
 
 def work_sections(result: Cliffs) -> list[Section]:
-    """Return the section on the kind of work; empty unless the cap holds for copying only."""
+    """Return the section on the kind of work; empty unless the cap applies only to copying."""
     return _section("Kind of work", *_paragraphs(copies_sentence(result)))
 
 

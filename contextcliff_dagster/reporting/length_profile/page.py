@@ -85,7 +85,7 @@ from contextcliff_dagster.reporting.wording import (
 )
 
 MOST_WARNINGS = 15
-"""Most warnings on the short page; the rest are counted and shown in the full report."""
+"""Maximum number of warnings on the short page; it counts the rest, which the full report shows."""
 _SENTENCES: tuple[Callable[[Cliffs], str | None], ...] = (
     lambda result: sentence(result.safe_cap_reason) if result.safe_cap_tokens else None,
     looks_sentence,
@@ -200,7 +200,7 @@ def _mean(b: Any) -> Bracketed:
 
 
 MANY = 6
-"""Most models on one page; more models get one page each and an overview."""
+"""Maximum number of models on one page; if there are more, each gets its own page."""
 
 
 def overview_page(

@@ -1,4 +1,4 @@
-"""Scope of a report: basis of its figures, gaps, and sensitivity to the method."""
+"""Scope of a report: the basis of its figures, its gaps, and its sensitivity to the method."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def _origin(result: Cliffs) -> list[Text]:
 
 
 def confounds_sentence(result: Cliffs) -> str | None:
-    """Return whether a changing mix of questions explains the loss; None if not assessed."""
+    """Return a sentence on whether the question mix explains the loss; None if not assessed."""
     confounds = result.confounds
     if confounds.identified == "no":
         return "Length is not shown to be the cause: see the warnings."
@@ -245,7 +245,7 @@ def more_data_sections(result: Cliffs) -> list[Section]:
 
 
 def scatter_sentence(result: Cliffs) -> str | None:
-    """Return whether scores scatter more than their mean explains; None without a test."""
+    """Return a sentence on whether scores vary more than their mean explains; None if untested."""
     signal = result.variance_signal
     if signal is None:
         return None

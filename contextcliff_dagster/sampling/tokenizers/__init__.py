@@ -1,4 +1,4 @@
-"""Tokenizers that count: by name, exact, fast, offline; or the count of a running server.
+"""Token counters: exact, fast, offline and opened by name, or a running server's own count.
 
-Does not belong here: the length map that they fill (`sampling.length_map`).
+Does not belong here: the length map that uses them (`sampling.length_map`).
 """

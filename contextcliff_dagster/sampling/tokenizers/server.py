@@ -1,7 +1,7 @@
 """Token counts from a running server (vLLM, llama.cpp, KoboldCpp), cached per text.
 
 No text is sent twice: counts are cached in one SQLite file of the store (`TokenCounts`). It may be
-deleted at any time; if it cannot be read or written, texts are counted again.
+deleted at any time; while it cannot be read or written, texts are counted again.
 
 The request formats (documentation: vLLM, "OpenAI-Compatible Server", Tokenizer API; llama.cpp,
 tools/server/README.md, POST /tokenize; KoboldCpp, POST /api/extra/tokencount)::
@@ -10,8 +10,8 @@ tools/server/README.md, POST /tokenize; KoboldCpp, POST /api/extra/tokencount)::
     {"content": TEXT, "add_special": false, "parse_special": true} -> {"tokens": [...]}
     {"prompt": TEXT, "special": false} -> {"value": N, "ids": [...]}
 
-The text alone is counted, without special tokens around it; one that is spelled out in the text
-counts as that token, just as it does in a prompt. Nothing is ever counted locally instead.
+Only the text is counted, without special tokens around it; a special token spelled out in the text
+counts as that token, as it does in a prompt. There is no fallback to local counting.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ _RUNS = (
 
 
 def whole(text: str) -> str:
-    """Return ``text`` as valid Unicode, like tiktoken: surrogate pairs joined, halves replaced."""
+    """Return ``text`` as valid Unicode, as tiktoken does: join surrogate pairs, replace halves."""
     if text.isascii():
         return text
     try:
@@ -117,10 +117,10 @@ CHECK_TEXTS: tuple[str, ...] = (
     "".join(_CODE),
     " ".join((*_PROSE, *_SIGNS, *_CODE)),
 )
-"""Texts on which equivalent tokenizers have differed: scripts, spaces, digits, joints.
+"""Texts on which equivalent tokenizers have differed: scripts, spaces, digits, and transitions.
 
-Small on purpose: a fast counter is compared with its reference library on them whenever it is
-loaded. All were written for this purpose.
+The list is short on purpose, because a fast counter is compared with its reference library on it at
+every load. All texts were written for this purpose.
 """
 
 
@@ -135,7 +135,7 @@ CREATE TABLE IF NOT EXISTS counts (
 
 
 class TokenCounts:
-    """A cache of counts by tokenizer fingerprint and SHA-256 of the text's UTF-8 bytes.
+    """A cache of counts, keyed by tokenizer fingerprint and SHA-256 of the text's UTF-8 bytes.
 
     ``path``: the file; None: the one in the environment's store.
     """
@@ -145,7 +145,7 @@ class TokenCounts:
         self._lock = threading.Lock()
 
     def get(self, tokenizer: str, digests: Sequence[bytes]) -> dict[bytes, int]:
-        """Return digest -> tokens for the known digests."""
+        """Return digest -> token count for those digests that are cached."""
         counts: dict[bytes, int] = {}
         if not self._path.exists():
             return counts
@@ -184,24 +184,24 @@ class TokenCounts:
 
 
 AT_ONCE = 4
-"""Requests in flight: counting must leave room for the server's other users."""
+"""Requests in flight; few, so that counting leaves room for the server's other users."""
 _START_SECONDS = 15.0
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 _MOST_OF_A_REPLY, _BYTES_A_BYTE, _TOKENS_BESIDES = 16 << 20, 32, 64
-"""Limits on a reply: bytes, further bytes per request byte, tokens beyond the text's bytes."""
+"""Limits on a reply: bytes, extra bytes per request byte, tokens beyond the text's bytes."""
 _IDENTIFYING = ("id", "root", "meta")
-"""Fields of a model in /v1/models that distinguish vocabularies."""
+"""Fields of a model in /v1/models by which vocabularies are told apart."""
 _PROBE = " ".join(CHECK_TEXTS[3:24])
-"""A text whose token ids distinguish vocabularies, whatever a server calls its model."""
+"""A text whose token ids tell vocabularies apart, whatever a server calls its model."""
 
 
 class ServerTokenizer:
-    """Tokenizer that asks ``<url>/tokenize``, next to the ``/v1`` of an OpenAI-compatible server.
+    """Tokenizer that calls ``<url>/tokenize``, next to the ``/v1`` of an OpenAI-compatible server.
 
     Args:
         name: the tokenizer's name in the study.
         url: address of the server, with or without ``/v1``.
-        model: which of its models; None takes its only one.
+        model: which of its models to use; None selects its only one.
         headers, query: sent with every request, a key or an API version for instance. Never shown.
         timeout_s: time limit of one request.
 
@@ -245,7 +245,7 @@ class ServerTokenizer:
         return self.count_many([text])[0]
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
-        """Return one count per text; only texts that this server's model has not counted are sent.
+        """Return one count per text; only texts not yet counted for this model are sent.
 
         Raises:
             StudyError: the server no longer answers. The counts so far are kept.
@@ -266,7 +266,7 @@ class ServerTokenizer:
         return [counts[digest] for digest in digests]
 
     def _listed(self, model: str | None) -> dict[str, Any]:
-        """Return the model's entry in /v1/models; {} if the server has no such list."""
+        """Return the model's entry in /v1/models; {} if the server has no such endpoint."""
         answer = self._ask("/v1/models", None, _START_SECONDS, absent=(400, 404, 405, 501))
         data = answer.get("data") if isinstance(answer, dict) else None
         listed = [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
@@ -281,7 +281,7 @@ class ServerTokenizer:
         return (mine or (listed if len(listed) == 1 else [{}]) or [{}])[0]
 
     def _find_form(self) -> tuple[str, list[int]]:
-        """Return the form in which this server counts, and the tokens of `_PROBE`."""
+        """Return this server's request format for counting, and the tokens of `_PROBE`."""
         for form in _FORMS:
             absent = (400, 404, 405, 415, 422, 501)
             if tokens := self._tokens(form, _PROBE, _START_SECONDS, absent):
@@ -303,7 +303,7 @@ class ServerTokenizer:
     def _tokens(
         self, form: str, text: str, within_s: float, absent: tuple[int, ...] = ()
     ) -> list[int]:
-        """Return the ids of the text's tokens; empty if the answer is not of this form."""
+        """Return the ids of the text's tokens; empty if the reply does not match this format."""
         path, key, options, ids = _FORMS[form]
         body = {**options, key: text, **({"model": self.model} if self.model else {})}
         data = json.dumps(body, ensure_ascii=False).encode()
@@ -318,7 +318,7 @@ class ServerTokenizer:
     def _ask(
         self, path: str, data: bytes | None, within_s: float, absent: tuple[int, ...] = ()
     ) -> Any:
-        """Return the JSON at ``path``; None if the status is in ``absent``, or it is not JSON."""
+        """Return the JSON at ``path``; None if its status is in ``absent`` or it is not JSON."""
         request = Request(self._root + path + self._query, data, self._headers)
 
         def once() -> Any:
@@ -358,7 +358,7 @@ class ServerTokenizer:
 
 
 class _Form(NamedTuple):
-    """Request format of a kind of server: path, key of the text, options, key of the tokens."""
+    """Request format of a kind of server: path, key for the text, options, key for the tokens."""
 
     path: str
     text: str
@@ -382,14 +382,14 @@ def _read(reply: Any, sent: int) -> bytes:
 
 
 class _StayHere(HTTPRedirectHandler):
-    """Redirect handler that refuses, so that a key never reaches another server."""
+    """Redirect handler that refuses redirects, so that a key never reaches another server."""
 
     def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
         return None
 
 
 def _checked(name: str, url: str) -> str:
-    """Return ``url`` without ``/v1``. Refuse a name with a secret: reports show names."""
+    """Return ``url`` without ``/v1``. Refuse a name with a secret, because reports show names."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port

@@ -1,22 +1,21 @@
-"""Tokenizers that count: exact, fast and without a network.
+"""Tokenizers that count exactly, fast and without a network.
 
 A fast counter replaces the reference library once that pays, and only if their counts agree.
 
-Loading the fast one takes seconds, so the reference library counts the first megabytes by itself.
-Before the fast one counts anything, both count `CHECK_TEXTS` and the beginning of the text at
-hand; if any count differs, the reference library continues, and `CheckedCounter.counted_by` says
-so.
+Loading the fast counter takes seconds, so the reference library counts the first megabytes alone.
+Before the fast counter is used, both count `CHECK_TEXTS` and the beginning of the text at hand; if
+any count differs, the reference library continues, and `CheckedCounter.counted_by` says so.
 
-tiktoken fetches the rank file of an encoding at its first use and then keeps it. The package
-``bpe-openai`` carries the two current ones; they are taken from there, so that a machine that
-never reaches the network counts the same. If it is missing, tiktoken fetches the file itself.
+tiktoken downloads an encoding's rank file on first use and then caches it. The package
+``bpe-openai`` contains the two current ones; they are taken from there, so that a machine without
+network access gets the same counts. If it is missing, tiktoken fetches the file itself.
 
-Counts equal the reference library's (``tiktoken``; Hugging Face ``tokenizers``). It makes the first
-counts; ``fastokens`` makes all others, five to sixty times faster (``benchmarks/length_map.py``),
-once its counts agree (`cross_checked_counter`). Tokenizers that it cannot read (WordPiece, Unigram)
-are left to ``tokenizers``. Counts are of the text alone: no special tokens, truncation or padding.
-One thread counts, text by text: every thread of fastokens keeps a cache of 35 MB, and the length
-map must stay small on machines of many cores.
+Counts equal the reference library's (``tiktoken``; Hugging Face ``tokenizers``). The reference
+library makes the first counts; ``fastokens`` makes all others, five to sixty times faster
+(``benchmarks/length_map.py``), once its counts agree (`cross_checked_counter`). Tokenizers that it
+cannot read (WordPiece, Unigram) are left to ``tokenizers``. Counts are of the text alone: no
+special tokens, truncation or padding. One thread counts, text by text: every thread of fastokens
+keeps a cache of 35 MB, and the length map must stay small on machines of many cores.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class CheckedCounter:
         reference: loads the library whose counts are authoritative.
         fast: loads the fast library; None if it cannot read this vocabulary.
         names: names of the two, with their versions.
-        worth_characters: length of text from which loading the fast library pays.
+        worth_characters: length of text above which loading the fast library pays off.
         by_reference: whether only the reference library counts a text correctly.
 
     Thread-safe.
@@ -127,20 +126,20 @@ class CheckedCounter:
         return [self._refer([text])[0] if alone(text) else fast(text) for text in texts]
 
     def expect(self, characters: int) -> None:
-        """Announce how much text follows; the counter is chosen on the first call."""
+        """Announce how much text will follow; the counter is chosen on the first call."""
         if characters > self._left:
             self._left = 0
 
     def refer(self, texts: Sequence[str]) -> list[int]:
-        """Return one count per text, all by the reference library; the fast one is unloaded first,
-        and loaded again when it is needed."""
+        """Return one count per text, all from the reference library; the fast library is unloaded
+        first, and loaded again when needed."""
         with self._lock:
             self._fast = None
         return_freed_memory()
         return self._refer([whole(text) for text in texts])
 
     def rest(self, *, but_reference: bool = False) -> None:
-        """Unload both libraries' vocabularies; they are loaded again when needed.
+        """Unload both libraries' vocabularies; they are reloaded when needed.
 
         With ``but_reference``, a loaded vocabulary of the reference library stays.
         """
@@ -168,7 +167,7 @@ class CheckedCounter:
             ) from error
 
     def compare(self, text: str = "") -> None:
-        """Choose a library, once, by the check texts and the beginning of ``text``."""
+        """Choose a library, once only, by the check texts and the beginning of ``text``."""
         with self._lock:
             if self._verdict:
                 return
@@ -219,8 +218,8 @@ def _count_or_none(count: Count, text: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class KnownTokenizer:
-    """A tokenizer that a study may name: its name (fill in parts in ``<>``), what it counts, and
-    what it needs to be installed; empty if nothing."""
+    """A tokenizer that a study may name: its name (parts in ``<>`` are to be filled in), what it
+    counts, and what must be installed for it (empty if nothing)."""
 
     name: str
     counts: str
@@ -228,7 +227,7 @@ class KnownTokenizer:
 
 
 def known_tokenizers() -> list[KnownTokenizer]:
-    """Return the tokenizers that this machine knows, and the forms of other names."""
+    """Return the tokenizers known on this machine, and the patterns of other names."""
     carried = carried_encodings()
     return [
         KnownTokenizer("reference", "tokens of the reference models"),
@@ -269,7 +268,7 @@ _MODELS = {
 
 
 def no_such_tokenizer(name: str, models: Iterable[str] = ()) -> StudyError:
-    """Return an error that says that ``name`` is not a tokenizer, with a suggestion.
+    """Return the error for a ``name`` that is not a tokenizer, with a suggestion.
 
     Args:
         models: names that may follow ``server:``, if known.
@@ -330,13 +329,13 @@ RANKS_SHA256 = {
     "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
     "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
 }
-"""The encodings that `bpe-openai` carries, with the SHA-256 that tiktoken pins for each."""
+"""The encodings that `bpe-openai` contains, with the SHA-256 that tiktoken pins for each."""
 SAME_RANKS = {"o200k_harmony": "o200k_base"}
-"""Encodings that differ from another in special tokens only, which ordinary text never yields."""
+"""Encodings that differ from another only in special tokens, which plain text never yields."""
 
 
 def rank_file(encoding: str) -> bytes:
-    """Return the rank file of one of ``RANKS_SHA256``, verified by its hash.
+    """Return the rank file of an encoding in ``RANKS_SHA256``, verified by its hash.
 
     Raises:
         StudyError: it is neither installed, cached nor reachable, or it is damaged.
@@ -366,7 +365,7 @@ def encoding_names() -> list[str]:
 
 
 def carried_encodings() -> set[str]:
-    """Return the encodings whose vocabulary is available here without a network."""
+    """Return the encodings whose vocabulary is available here without network access."""
     carried = {name for name in RANKS_SHA256 if _packed(name) is not None}
     return carried | {name for name, ranks in SAME_RANKS.items() if ranks in carried}
 
@@ -391,7 +390,7 @@ def tiktoken_encoding(name: str) -> tiktoken.Encoding:
 
 
 def forget_encoding() -> None:
-    """Free the encoding that was read last: 30 to 55 MB, half a CPU second to read again."""
+    """Free the encoding read last, which takes 30 to 55 MB and half a CPU second to reread."""
     _from_rank_file.cache_clear()
 
 
@@ -427,7 +426,7 @@ def _from_rank_file(name: str) -> tiktoken.Encoding:
 
 
 def _constructed(encoding: str, load: Callable[..., Any]) -> dict[str, Any]:
-    """Return tiktoken's parameters of an encoding (pattern, special tokens), without the ranks."""
+    """Return tiktoken's parameters for an encoding (pattern, special tokens), without the ranks."""
     import tiktoken_ext.openai_public as public  # type: ignore[import-untyped]
 
     original = public.load_tiktoken_bpe
@@ -451,13 +450,13 @@ def _not_to_be_had(encoding: str, error: Exception) -> StudyError:
 
 
 LARGEST_FILE = 256 << 20
-"""Largest tokenizer.json that is read, in bytes."""
+"""Maximum size in bytes of a tokenizer.json that is read."""
 _FILE = "tokenizer.json"
 _REPOSITORY = re.compile(r"[\w-][\w.-]*(?:/[\w-][\w.-]*)?", re.ASCII)
 
 
 def is_repository(name: str) -> bool:
-    """Return whether ``name`` is a repository of the hub: ``OWNER/NAME``, or ``NAME``."""
+    """Return whether ``name`` is a hub repository's name: ``OWNER/NAME`` or ``NAME``."""
     return len(name) <= 96 and _REPOSITORY.fullmatch(name) is not None
 
 
@@ -522,25 +521,25 @@ def _refusal(error: Exception, endpoint: str) -> str:
 
 
 def _host(endpoint: str) -> str:
-    """Return the endpoint without user and password."""
+    """Return the endpoint's address without user and password."""
     return urlsplit(endpoint).netloc.rpartition("@")[2] or "the hub"
 
 
 _BATCH_CHARACTERS = 1 << 19
 _TIKTOKEN_CHARACTERS = 12_000_000
-"""Characters that tiktoken counts in the three seconds that fastokens needs to load."""
+"""Number of characters that tiktoken counts in the three seconds that fastokens takes to load."""
 _TOKENIZERS_CHARACTERS = 500_000
 
 
 class Tokenizer(Protocol):
-    """Counter of tokens in plain text."""
+    """A counter of the tokens in plain text."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of the vocabulary: equal fingerprints count equally."""
+        """SHA-256 (hex) of the vocabulary: tokenizers with equal fingerprints give equal counts."""
         ...
 
     def count(self, text: str) -> int: ...
@@ -549,7 +548,7 @@ class Tokenizer(Protocol):
 
 
 def open_tokenizer(name: str) -> Tokenizer:
-    """Open the tokenizer of this name.
+    """Open the tokenizer with this name.
 
     Names: ``reference`` (the reference models' tokenizer), ``tiktoken:<encoding>``, ``file:<path of
     a tokenizer.json>``, ``hub:<repository of the Hugging Face hub>`` and ``server:<URL>`` (the
@@ -582,7 +581,7 @@ def open_tokenizer(name: str) -> Tokenizer:
 class TokenizerJson(CheckedCounter):
     """Any Hugging Face ``tokenizer.json``; counts like ``encode(text, add_special_tokens=False)``.
 
-    As there, a special token that is spelled out in the text counts as that one token.
+    As in ``encode``, a special token that is spelled out in the text counts as that one token.
     """
 
     def __init__(self, name: str, path: Path) -> None:

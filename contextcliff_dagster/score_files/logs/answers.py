@@ -1,4 +1,4 @@
-"""Logged answers, the form that every log is read into: their scores and how lengths are known."""
+"""Logged answers, the form into which every log is read: their scores and sources of lengths."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def digest(text: str) -> str:
-    """Return the document's name: SHA-256 of its bytes."""
+    """Return the document's name: the SHA-256 of its bytes."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def answers_first(answers: Iterator[Answer]) -> Iterator[Answer]:
-    """Move an answer to the front: missing ones often do not show how their length is known."""
+    """Move an answered row to the front: missing ones often do not show how length is known."""
     head = []
     for answer in answers:
         head.append(answer)
@@ -34,7 +34,7 @@ def answers_first(answers: Iterator[Answer]) -> Iterator[Answer]:
 
 
 class Lengths:
-    """Lengths of all answers of one log, measured by one rule.
+    """Lengths of all answers in one log, measured by one rule.
 
     The rule is ``documents`` or ``counted`` if the options ask for it; else the first answer
     decides: ``logged`` if the log gives its length, ``counted`` if it has the text. Answers that
@@ -49,7 +49,7 @@ class Lengths:
         self._counts: dict[str, int] = {}
 
     def of(self, answer: Answer, document: str | None) -> float | None:
-        """Return the answer's length; ``document`` is the digest of ``answer.text``."""
+        """Return the answer's length; ``document`` is the digest of ``answer.text``, if known."""
         if not self.rule and (answer.length or answer.text):
             self.rule = "logged" if answer.length else "counted"
         if self.rule == "logged":
@@ -82,7 +82,7 @@ class Lengths:
         return count
 
     def of_documents(self, path: Path, wanted: set[str]) -> dict[str, tuple[str, int]]:
-        """Return name -> (digest, tokens) of the documents in ``path`` whose names are ``wanted``.
+        """Return name -> (digest, tokens) for the documents in ``path`` whose names are ``wanted``.
 
         Raises:
             ScoreFileError: the file cannot be read, or none of them is in it.
@@ -109,7 +109,7 @@ DEFAULT_TOKENIZER = "tiktoken:o200k_base"
 OwnScore = Literal["em", "f1", "contained"]
 
 TEXT_FIELDS = ("context", "document", "passage", "article", "story", "text")
-"""Fields in which tasks keep a question's document."""
+"""Fields in which tasks store a question's document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class LogOptions:
     """Options for reading a log.
 
     Attributes:
-        metric: the log's own score to take; needed if it has several.
+        metric: which of the log's own scores to use; needed if it has several.
         own_score: score the answers here instead, against the accepted ones in the log.
         tokenizer: counts lengths from the texts and overrides the log's; None takes the log's own
             lengths if it has any, else ``DEFAULT_TOKENIZER``.
@@ -125,7 +125,7 @@ class LogOptions:
             for logs that leave the documents out.
         partial: accept the log of a run that failed or was stopped.
         scale: scores are 0..scale.
-        columns: our name of a column -> a plain table's (``{"length_tokens": "token_count"}``); a
+        columns: our name for a column -> a plain table's (``{"length_tokens": "token_count"}``); a
             file read with them is not a log.
         open_tokenizer: `api.open_tokenizer`; without it only lengths in the log can be used.
     """
@@ -146,14 +146,14 @@ class Answer:
 
     Attributes:
         example: the example's name in its data set; repeats share it.
-        scores: by their names in the log; values that are not numbers are left out.
+        scores: the scores by their names in the log; values that are not numbers are left out.
         variant: distinguishes rows that score one answer in several ways (filters of lm-eval).
         output, accepted: the answer and the accepted ones, for scoring here.
         rule: the benchmark's published rule (`scoring.scorers`); None: as text.
         text: the document, or the whole prompt if ``of_prompt``.
         document: the document's name, if the log has one.
         length: the log's own length; ``Log.length_kind`` says what it counts.
-        error: why there is no answer, to complete the sentence "3 answers ...".
+        error: why there is no answer, as a completion of "3 answers ...".
         failure: the failure tag of a missing answer, if it has one; the answer then counts as
             missing at its length.
         finished_at: time of the answer, ISO 8601.
@@ -178,7 +178,7 @@ class Answer:
 
 @dataclass
 class Log:
-    """A log being read: ``answers`` runs once, and the fields after it are complete at its end.
+    """A log being read: ``answers`` can be iterated once, and completes the fields after it.
 
     Attributes:
         tool: the name of the program that wrote it.
@@ -186,8 +186,8 @@ class Log:
             ``sizes``.
         own_rule: whether F1 scored here equals the tool's own score of this task.
         score_names: names of the scores, if the log lists them apart.
-        default_score: our score nearest to the tool's own, for logs without scores.
-        notes: sentences about the log that bear on the result.
+        default_score: our score that is closest to the tool's own, for logs without scores.
+        notes: sentences about the log that matter for the result.
         no_text: why lengths cannot be counted, as a clause, if the tool keeps no texts.
     """
 
@@ -213,7 +213,7 @@ def number(value: Any) -> float | None:
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """Return ``value`` if it is an object, else an empty one."""
+    """Return ``value`` if it is a mapping, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
@@ -225,7 +225,7 @@ def name_of(value: Any) -> str | None:
 
 
 def texts_of(value: Any) -> list[str]:
-    """Return the accepted answers in ``value``: one, several, or lists of wordings of each."""
+    """Return the accepted answers in ``value``: one, several, or a list of wordings for each."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -236,13 +236,13 @@ def texts_of(value: Any) -> list[str]:
 
 
 def longest_text(fields: Mapping[str, Any]) -> str | None:
-    """Return the longest of the `TEXT_FIELDS`."""
+    """Return the longest text among the `TEXT_FIELDS`."""
     texts = [text for name in TEXT_FIELDS if isinstance(text := fields.get(name), str)]
     return max(texts, key=len, default="") or None
 
 
 def chat_text(messages: Any) -> str:
-    """Return the texts of a list of chat messages, in order."""
+    """Return the texts in a list of chat messages, in order."""
     parts: list[str] = []
     for message in messages if isinstance(messages, list) else []:
         content = mapping(message).get("content")

@@ -1,9 +1,9 @@
-"""Results of BABILong: one CSV a task and size, `qa1_16k_<prompt>.csv`, of `target`, `output` and
+"""Results of BABILong: one CSV per task and size, `qa1_16k_<prompt>.csv`, of `target`, `output` and
 in most files `question`.
 
 Source of the format and of the score: `scripts/run_model_on_babilong.py`, `babilong/metrics.py` and
 `babilong/collect_results.py` of the BABILong repository (booydar/babilong; Kuratov et al. 2024,
-arXiv 2406.10149), whose results lie in `babilong_evals/<organisation>/<model>/`.
+arXiv 2406.10149), whose results are in `babilong_evals/<organisation>/<model>/`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NO_QUESTION = (
 
 
 def is_results(path: Path, head: bytes) -> bool:
-    """Return whether the file that begins with ``head`` holds results, by its name and header."""
+    """Return whether the file beginning with ``head`` holds results, by its name and header."""
     if _NAME.match(stem(path)) is None:
         return False
     header = head.partition(b"\n")[0].decode(errors="replace").strip().split(",")

@@ -59,11 +59,11 @@ _NUMBERS = ("length", "prompt_tokens", "completion_tokens", "em", "f1", "contain
 
 
 class UnusableLogError(ScoreFileError):
-    """A log of another tool without a usable answer."""
+    """Raised for another tool's log without a usable answer."""
 
 
 def collect(log: Log, options: LogOptions) -> ScoreRecords:
-    """Return the records of ``log``; unusable answers are counted in their notes.
+    """Return the records in ``log``; their notes count the unusable answers.
 
     Raises:
         ScoreFileError: the log cannot be read, has several scores and none is chosen, or holds
@@ -116,9 +116,9 @@ def collect(log: Log, options: LogOptions) -> ScoreRecords:
 def _tables(
     log: Log, options: LogOptions, lengths: Lengths, copied: list[tuple[str, bool]]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return a table with a row per answer, and one of the log's own scores; no text is kept.
+    """Return a table with one row per answer, and one of the log's own scores, without texts.
 
-    ``copied`` gets the first rows' accepted answers and whether their texts hold them.
+    ``copied`` receives the first rows' accepted answers and whether their texts contain them.
     """
     import pandas as pd
 
@@ -179,7 +179,7 @@ def _scored_here(
 def _chosen(
     log: Log, options: LogOptions, table: pd.DataFrame, scores: pd.DataFrame
 ) -> tuple[str, bool, Floats]:
-    """Return the score's name, whether it is ours, and its value in every row (NaN: none)."""
+    """Return the score's name, whether it is ours, and its value in each row (NaN: none)."""
     candidates = [n for n in scores.columns if log.score_names is None or n in log.score_names]
     names = ", ".join(sorted(candidates)) or "none"
     own_score = options.own_score or (None if candidates or options.metric else log.default_score)
@@ -204,7 +204,7 @@ def _chosen(
 
 
 def _failed_calls(table: pd.DataFrame) -> str:
-    """Return a clause that counts the calls without an answer; "" if there are none."""
+    """Return a clause counting the calls without an answer; "" if there are none."""
     errors = Counter(error for error in table["error"] if error)
     error_counts = ", ".join(f"{count:,} {error}" for error, count in errors.most_common())
     return f" (of {len(table):,} answers, left out: {error_counts})" if errors else ""
@@ -290,7 +290,7 @@ def _usage_note(log: Log, frame: pd.DataFrame, left_out: Counter[str]) -> str:
 def _notes(
     log: Log, frame: pd.DataFrame, lengths: Lengths, of_prompt: bool, scored_here: str | None
 ) -> Iterator[str]:
-    """Yield sentences on lengths, scores and documents, and the log's own notes."""
+    """Yield sentences about lengths, scores and documents, and the log's own notes."""
     if lengths.rule == "logged":
         yield _LOGGED[log.length_kind]
     elif of_prompt:
@@ -384,8 +384,8 @@ def _opened_log(path: Path, head: bytes, options: LogOptions) -> Log | None:
 
 
 def _members(head: bytes) -> tuple[dict[bytes, bytes], bytes]:
-    """Return the names in the object that ``head`` begins with, each with the beginning of its
-    value, and what follows the object if it ends within ``head``."""
+    """Return the names in the object that ``head`` begins with, each with the start of its value,
+    and the text after the object if the object ends within ``head``."""
     members: dict[bytes, bytes] = {}
     depth = 0
     for token in _TOKEN.finditer(head) if head.startswith(b"{") else ():

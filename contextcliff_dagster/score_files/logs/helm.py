@@ -33,7 +33,7 @@ _NO_SCORES = (
     "num_", "finish_reason_", "inference_", "training_", "estimated_", "batch_size", "max_prob",
     "logprob", "perplexity", "bits_per_byte", "prompt_truncated", "predicted_index",
 )  # fmt: skip
-"""Beginnings of the names of statistics that count or time something."""
+"""Prefixes of statistics names that are counts or times."""
 _CUT = "to prompts that were cut to fit the model's window"
 _PERTURBED = "to questions that were perturbed"
 
@@ -42,14 +42,14 @@ _Stats = dict[str, float]
 
 
 def is_other_file(row: Mapping[str, Any]) -> bool:
-    """Return whether ``row`` begins a HELM file that has no answers with scores and lengths."""
+    """Return whether ``row`` starts a HELM file without answers that have scores and lengths."""
     summary = isinstance(row.get("name"), dict) and "count" in row and "sum" in row
     instance = isinstance(row.get("input"), dict) and isinstance(row.get("references"), list)
     return summary or instance or {"instance_id", "predicted_text"} <= row.keys()
 
 
 def other_file_error(path: Path) -> ScoreFileError:
-    """Return the error for a file of a HELM run whose answers are in another file."""
+    """Return the error for a HELM run's file if the answers are in another file."""
     return ScoreFileError(
         f"{path} belongs to a run of {TOOL} and does not have its scores by answer: name the "
         f"{_STATS} next to it."
@@ -57,9 +57,9 @@ def other_file_error(path: Path) -> ScoreFileError:
 
 
 def read_run(path: Path, options: LogOptions) -> Log:
-    """Read the log of the run whose statistics or scenario state is ``path``.
+    """Read the log of the run to which the statistics or scenario state in ``path`` belongs.
 
-    Texts are read from the scenario state, if that is named or ``options`` need them.
+    Texts are read from the scenario state, if ``path`` is that file or ``options`` need them.
     """
     of_state = path.name.startswith(_STATE) or not path.name.startswith(_STATS)
     stats = path.with_name(_STATS) if of_state else path
@@ -87,7 +87,7 @@ def _spec(path: Path) -> Mapping[str, Any]:
 
 
 def _stats(path: Path) -> dict[tuple[_Key, bool], _Stats]:
-    """Return the statistics of every (instance, trial), keyed with whether it was perturbed."""
+    """Return the statistics for each (instance, trial), keyed also by whether it was perturbed."""
     stats_by_key: dict[tuple[_Key, bool], _Stats] = {}
     for row in rows(path):
         key = (_key(row.get("instance_id"), row), bool(row.get("perturbation")))

@@ -1,4 +1,4 @@
-"""Results of HELMET: one JSON file a task and length, with `args`, `data` and `metrics`.
+"""Results of HELMET: one JSON file per task and length, with `args`, `data` and `metrics`.
 
 Source of the format: `eval.py` of HELMET (Yen et al. 2024, arXiv 2410.02694). An item of `data` is
 the example without its context, the output, `input_len` (tokens of the prompt, in the model's own
@@ -29,7 +29,7 @@ _NAMES = ("id", "_id", "qid", "question_id")
 
 
 def read_results(path: Path) -> Log:
-    """Read the log in a file of results."""
+    """Read the log in a results file."""
     log = Log(path, TOOL, no_text="HELMET leaves the documents out of its results")
     log.answers = _answers(log)
     return log

@@ -1,9 +1,9 @@
-"""Logs of inspect_ai: `.eval`, a zip of JSON files, and the same as one JSON file.
+"""Logs of inspect_ai: `.eval`, which is a zip of JSON files, or a single JSON file.
 
 Source of the format: the documentation of inspect_ai ("Eval Logs", "Log File Format") and what its
-versions write. A `.eval` file holds `header.json` (missing while a run goes on: then
-`_journal/start.json` says what it is of) and `samples/<id>_epoch_<n>.json`; the JSON file holds the
-members of the header and all samples in `samples`.
+versions write. A `.eval` file holds `header.json` (missing during a run, when `_journal/start.json`
+describes it) and `samples/<id>_epoch_<n>.json`; the JSON file holds the members of the header and
+all samples in `samples`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NO_ANSWER = {
     "model_length": (FailureTag.CONTEXT_OVERFLOW, "longer than the model accepts"),
     "content_filter": (FailureTag.CONTENT_FILTER, "withheld by a content filter"),
 }
-"""Stop reasons that leave the server's own text, or only a piece of an answer."""
+"""Stop reasons that leave the server's own text or only part of an answer."""
 _CLASS = re.compile(r"[A-Za-z_][\w.]{0,60}(?:Error|Exception|Timeout)\b")
 _RAISED = re.compile(rf"^{_CLASS.pattern}(?=:|\s*$)", re.MULTILINE)
 
@@ -68,7 +68,7 @@ def read_eval(path: Path, options: LogOptions) -> Log:
 
 
 def read_json(path: Path, options: LogOptions) -> Log:
-    """Read the log in one JSON file; its head is read before the first sample.
+    """Read the log in a single JSON file; its head is read before the first sample.
 
     Raises:
         ScoreFileError: for the same reasons as ``read_eval``.
@@ -152,7 +152,7 @@ def _answer(sample: Mapping[str, Any]) -> Answer:
 
 
 def _prompt_tokens(usage: Mapping[str, Any]) -> float | None:
-    """Return all tokens of the last call's prompt, cached ones included.
+    """Return the token count of the last call's prompt, including cached tokens.
 
     Versions and providers differ in whether ``input_tokens`` includes cached tokens: the total
     shows it, and no more tokens than the total can come from a cache.
@@ -166,7 +166,7 @@ def _prompt_tokens(usage: Mapping[str, Any]) -> float | None:
 
 
 def _class_of(error: Any) -> str:
-    """Return an error's class in brackets, without its text; empty if it has none."""
+    """Return an error's class in brackets, without its text; empty if it has no class."""
     match = _CLASS.match(str(mapping(error).get("message") or ""))
     classes = _RAISED.findall(str(mapping(error).get("traceback") or ""))
     names = [*classes, *([match[0]] if match else [])]
@@ -203,7 +203,7 @@ def _scores(sample: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _score(value: Any) -> float | None:
-    """Return a value as inspect_ai's own metrics read it: letters, numbers, or either as text."""
+    """Return a value as inspect_ai's own metrics read it: from a letter, word or number."""
     if not isinstance(value, str):
         return number(value)
     if value in _LETTERS:

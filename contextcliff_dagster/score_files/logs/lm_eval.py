@@ -37,7 +37,7 @@ RULER = "ruler"
 
 
 def read_samples(path: Path) -> Log:
-    """Read the log in a file of samples, which is named after its task and time."""
+    """Read the log in a samples file, whose name gives its task and time."""
     match = _NAME.match(path.name)
     answers = (_answer(row) for row in rows(path))
     return Log(path, TOOL, answers, _model(path), task=match["task"] if match else None)
@@ -76,7 +76,7 @@ def _scores(row: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[tup
 
 
 def _prompt(arguments: Any) -> str:
-    """Return the first request's prompt: a text, or chat messages written as JSON."""
+    """Return the first request's prompt: a text, or chat messages in JSON form."""
     request = arguments
     if isinstance(arguments, dict):  # since 0.4.5: gen_args_0: {arg_0: prompt, arg_1: ...}
         request = mapping(arguments.get("gen_args_0")).get("arg_0")
@@ -93,7 +93,7 @@ def _prompt(arguments: Any) -> str:
 
 
 def _model(path: Path) -> str | None:
-    """Return the model named in the same run's file of results, next to ``path``."""
+    """Return the model named in the same run's results file, next to ``path``."""
     time = path.name.split(".jsonl")[0].rpartition("_")[2]
     results = [path.parent / f"results_{time}.json"]
     if not results[0].is_file():

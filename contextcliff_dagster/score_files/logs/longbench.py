@@ -44,7 +44,7 @@ _CUT = (
 
 
 def read_predictions(path: Path) -> Log:
-    """Read a file of predictions of version 1, whose name is its task, as a log."""
+    """Read a version 1 file of predictions, named after its task, as a log."""
     task = stem(path).removesuffix("_e")  # LongBench-E
     unit = _length_unit(next(rows(path)), task)
     return Log(
@@ -62,7 +62,7 @@ def read_predictions(path: Path) -> Log:
 
 
 def read_results(path: Path) -> Log:
-    """Read a file of results of version 2, whose name is its model, as a log."""
+    """Read a version 2 results file, named after its model, as a log."""
     return Log(
         path,
         TOOL_2,
@@ -74,7 +74,7 @@ def read_results(path: Path) -> Log:
 
 
 def _length_unit(row: Mapping[str, Any], task: str) -> str:
-    """Return what ``length`` counts: characters of Chinese, else words."""
+    """Return the unit of ``length``: characters for Chinese, else words."""
     if task in _CHINESE:
         return "characters"
     is_known = task in NATURAL or task in MANUFACTURED or task in NOT_SCORED

@@ -1,4 +1,4 @@
-"""Large files in parts, never held whole: members of a zip, members of a JSON object, rows.
+"""Large files read in parts, never held whole: members of a zip or a JSON object, rows.
 
 No member is read beyond a limit. Python's own `zipfile` reads Zstandard (method 93, which
 inspect_ai writes) from 3.14 on; until then Arrow unpacks it.
@@ -21,17 +21,17 @@ from contextcliff_dagster.score_files.columns import BOM, json_lines, loads, ope
 from contextcliff_dagster.user_files import open_file
 
 MOST_BYTES = 256 << 20
-"""Largest single value of a log (a sample, a line); anything larger is treated as hostile."""
+"""Maximum size of a single value in a log (a sample, a line); larger ones are taken for hostile."""
 
 _BUFFER = 1 << 20
 _DECODER = json.JSONDecoder()
 
 
 def walk(path: Path, file: Any, streamed: Collection[str]) -> Iterator[tuple[str, Any]]:
-    """Yield (name, value) of the members of the object in ``file``, in the order of the file.
+    """Yield (name, value) for the members of the object in ``file``, in file order.
 
-    A member of ``streamed`` that is an array comes item by item under its name. An array in place
-    of the object comes item by item under the name "". NaN and Infinity pass: tools write them.
+    If a member in ``streamed`` is an array, its items are yielded singly under its name. So are
+    those of a top-level array, under the name "". NaN and Infinity are accepted: tools write them.
 
     Raises:
         ScoreFileError: the file is not JSON or ends too early, or one value is too large.
@@ -44,7 +44,7 @@ def walk(path: Path, file: Any, streamed: Collection[str]) -> Iterator[tuple[str
 
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects of JSON Lines, or of one JSON array.
+    """Yield the objects in a JSON Lines file, or in one JSON array.
 
     Raises:
         ScoreFileError: a row is not an object, or too large.
@@ -74,7 +74,7 @@ def _bounded_lines(path: Path, file: io.BufferedReader) -> Iterator[bytes]:
 
 
 MOST_BYTES_IN_ALL = 32 << 30
-"""Most bytes of one file, unpacked: members may overlap, so that the file's size is no bound."""
+"""Maximum unpacked bytes of one file: members may overlap, so its own size sets no limit."""
 
 _ZSTANDARD = 93
 _ENCRYPTED = 0x1
@@ -107,7 +107,7 @@ class ZipMembers:
         self._file.close()
 
     def json(self, name: str) -> Any:
-        """Return the JSON value of member ``name``; NaN and Infinity pass.
+        """Return the JSON value of member ``name``; NaN and Infinity are accepted.
 
         Raises:
             ScoreFileError: the member is damaged, too large, encrypted, or not JSON.

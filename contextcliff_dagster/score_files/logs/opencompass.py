@@ -24,11 +24,11 @@ from contextcliff_dagster.score_files.logs.members import walk
 
 TOOL = "OpenCompass"
 MARKS = (b'"origin_prompt"', b'"prediction"', b'"label: ')
-"""Names of members; a file of predictions has at least one of them."""
+"""Names of members, at least one of which is in every file of predictions."""
 
 _RESULTS, _PREDICTIONS = "results", "predictions"
 _OUTPUTS = ("pred", "predictions", "prediction", "origin_prediction")
-"""Names of an answer's text: the scored form first, then the original form."""
+"""Names for an answer's text: the scored form first, then the original form."""
 _ACCEPTED = ("references", "answer", "answers", "gold")
 _NO_SCORES = frozenset((*_OUTPUTS, *_ACCEPTED, "idx", "index", "id", "type", "prompt"))
 _LONGEST_LIST = 10_000
@@ -39,17 +39,17 @@ _CUT = (
 
 
 def read_results(path: Path) -> Log:
-    """Read the log in a file of results; its texts are in the same run's predictions."""
+    """Read the log in a results file; its texts are in the same run's predictions."""
     return _log(path, [path], _of_run(path, _PREDICTIONS))
 
 
 def read_predictions(path: Path) -> Log:
-    """Read the log in a file of predictions, with the scores of the same run's results."""
+    """Read the log in a predictions file, with the scores from the same run's results."""
     return _log(path, _of_run(path, _RESULTS), [path])
 
 
 def summary_error(path: Path) -> ScoreFileError:
-    """Return the error for a file of results without details."""
+    """Return the error for a results file without details."""
     return ScoreFileError(
         f"{path} is a file of results of {TOOL} without single answers: run it with "
         f"--dump-eval-details, or name {_PREDICTIONS}/<model>/{path.name}, whose answers are "
@@ -71,7 +71,7 @@ def _log(path: Path, results: list[Path], predictions: list[Path]) -> Log:
 
 
 def _of_run(path: Path, folder: str) -> list[Path]:
-    """Return the file of the same name in the run's ``folder``, or its parts; empty if missing."""
+    """Return the file with the same name in the run's ``folder``, or its parts; empty if none."""
     folder_path = path.resolve().parent
     place = folder_path.parent.with_name(folder) / folder_path.name
     if (file := place / path.name).is_file():
@@ -96,7 +96,7 @@ def _answers(results: list[Path], predictions: list[Path]) -> Iterator[Answer]:
 
 
 def _details(path: Path) -> list[Mapping[str, Any]]:
-    """Return the details of a file of results, in order."""
+    """Return the details in a results file, in order."""
     details: list[Mapping[str, Any]] = []
     with opened(path) as file:
         for name, value in walk(path, file, ("details",)):
@@ -149,7 +149,7 @@ def _answer(example: int, detail: Mapping[str, Any], predicted: Mapping[str, Any
 
 
 def _accepted(value: Any) -> list[str]:
-    """Return the accepted answers; `format_details` writes a list of them as Python would."""
+    """Return the accepted answers; `format_details` writes a list of them in Python syntax."""
     if isinstance(value, str) and value.startswith("[") and len(value) <= _LONGEST_LIST:
         try:
             return texts_of(ast.literal_eval(value))
@@ -159,7 +159,7 @@ def _accepted(value: Any) -> list[str]:
 
 
 def _prompt_of(fields: Mapping[str, Any]) -> str:
-    """Return an answer's prompt; if it was chosen by perplexity, that of the first label."""
+    """Return an answer's prompt; if chosen by perplexity, the prompt of the first label."""
     if text := _prompt(fields.get("prompt", fields.get("origin_prompt"))):
         return text
     labels = (*mapping(fields.get("origin_prediction")).values(), *fields.values())
@@ -168,7 +168,7 @@ def _prompt_of(fields: Mapping[str, Any]) -> str:
 
 
 def _prompt(value: Any) -> str:
-    """Return a prompt's text; messages have theirs as `prompt` or `content`."""
+    """Return a prompt's text; the text of messages is in `prompt` or `content`."""
     if isinstance(value, str):
         return value
     messages = value if isinstance(value, list) else []

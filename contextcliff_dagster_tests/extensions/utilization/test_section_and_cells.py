@@ -70,7 +70,7 @@ def test_aliases_ranges_and_single_values_are_understood() -> None:
         ({"formats": ["jsonl", "structured"]}, "'formats' lists a value twice"),
         ({"order": []}, "at least 1 item"),
         ({"corruption": 1.0}, "less than 1"),
-        ({"corruption": "abc%"}, r"'abc%' is not a share; write 0\.05 or 5%"),
+        ({"corruption": "abc%"}, r"'abc%' is not a share; use 0\.05 or 5%"),
         ({"seed": 3}, "Extra inputs"),
     ],
 )

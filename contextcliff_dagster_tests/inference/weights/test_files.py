@@ -154,7 +154,7 @@ def test_every_part_of_a_model_in_parts_is_in_its_hash(tmp_path: Path) -> None:
         assert gguf_sha256(parts[0]) != whole
         part.write_bytes(kept)
     assert gguf_sha256(parts[0]) == whole
-    with pytest.raises(EngineError, match=r"name the first, m-00001-of-00003\.gguf"):
+    with pytest.raises(EngineError, match=r"give the first, m-00001-of-00003\.gguf"):
         gguf_sha256(parts[1])
     with pytest.raises(EngineError, match="but transformers reads only single files"):
         model_path(entry(engine="transformers", weights=str(parts[0])))

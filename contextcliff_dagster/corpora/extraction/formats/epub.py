@@ -1,4 +1,4 @@
-"""The text of EPUB books (EPUB 2 and 3): pages and drawings (SVG) of the spine, in its order."""
+"""The text of EPUB books (EPUB 2 and 3): the spine's pages and drawings (SVG), in order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read(data: bytes, limits: Limits, notes: list[str]) -> str:
 
 
 def _spine(packed: Packed, package: str) -> list[str]:
-    """Return the names of the spine's pages in the archive."""
+    """Return the archive names of the spine's pages."""
     items: dict[str, str] = {}
     order: list[str] = []
 

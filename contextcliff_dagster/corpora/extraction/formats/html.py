@@ -1,7 +1,7 @@
 """The text of HTML as a reader sees it: one line per block, without scripts and styles.
 
-XML is parsed by events, without a tree, so depth costs nothing; only short entities of the file are
-expanded. ZIP archives are unpacked up to a limit.
+XML is parsed as events, without a tree, so depth costs nothing; only short entities that the file
+declares are expanded. ZIP archives are unpacked up to a limit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from contextcliff_dagster.corpora.extraction.file_type import (
 
 _SEPARATOR = " "
 _LONGEST_ENTITY = 100
-"""Longest entity, in characters: drawing programs declare namespaces, names and signs."""
+"""Longest entity, in characters; drawing programs put namespaces, names and signs in entities."""
 
 
 def _ignore(_: str) -> None:
@@ -40,12 +40,12 @@ def parse_xml(
     text: Callable[[str], None] = _ignore,
     entities: Mapping[str, str] | None = None,
 ) -> None:
-    """Call `start(tag, attributes)`, `end(tag)` and `text(characters)` as they come.
+    """Call `start(tag, attributes)`, `end(tag)` and `text(characters)` for the XML's events.
 
     Tags and attributes are without their namespaces. Nothing outside the data is ever read.
 
     name: what is parsed, for the message.
-    entities: characters of entities that the file uses and a DTD elsewhere would declare.
+    entities: characters for entities that the file uses but an external DTD would declare.
 
     Raises:
         RefusedError: it is not well formed, or declares entities that are external, long, or made
@@ -118,7 +118,7 @@ class Packed:
         return data
 
     def attributes(self, name: str, tag: str, *wanted: str) -> list[list[str]]:
-        """Return the ``wanted`` attributes of each ``tag`` in an XML member; "" where missing.
+        """Return the ``wanted`` attributes of each ``tag`` in an XML member; "" if missing.
 
         Raises:
             RefusedError: as :meth:`member` and :func:`parse_xml`.
@@ -140,11 +140,11 @@ _BLOCKS = frozenset(
     "select summary table tbody textarea tfoot thead tr ul".split()
 )
 _GLUE = {**dict.fromkeys(_BLOCKS, "\n"), "td": "\t", "th": "\t"}
-"""Element -> separator between its text and the text around it."""
+"""Element -> separator between its text and the surrounding text."""
 _UNSEEN = frozenset("head math noembed noscript object script style template title".split())
 _DRAWING = "svg"
 _DRAWN = frozenset(("text", "foreignobject"))
-"""Elements that a drawing shows as text; its titles and descriptions are not shown."""
+"""Elements whose text a drawing shows; its titles and descriptions are not shown."""
 _DEFINED = frozenset(
     "clippath defs desc filter lineargradient marker mask metadata pattern radialgradient "
     "symbol".split()
@@ -157,7 +157,7 @@ _SPACES = re.compile(r"[ \t\n\r\f]+")
 _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
 _DECLARED_XML = re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]{1,40})")
 _DOCTYPE = re.compile(r"<!DOCTYPE[^<>\[]{0,1000}\[.*?\]\s*>", re.DOTALL)
-"""A document type with declarations, which HTML does not have."""
+"""A document type that contains declarations, which HTML does not have."""
 _ENTITIES = {name.rstrip(";"): text for name, text in html5.items()}
 
 
@@ -251,7 +251,7 @@ class Lines:
 
 
 def _is_hidden(tag: str, attributes: Mapping[str, str]) -> bool:
-    """Return whether a drawing does not show the element, nor anything in it."""
+    """Return whether a drawing shows neither the element nor anything in it."""
     style = attributes.get("style", "")
     none = attributes.get("display", "").strip() == "none" or _NOT_DISPLAYED.search(style)
     return bool(none) or tag.lower() in _DEFINED

@@ -1,4 +1,4 @@
-"""PDF text, read by PDFium page by page, with the values of form fields and comments."""
+"""PDF text, read by PDFium page by page, including the values of form fields and comments."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _PASSWORD_FIELD = 1 << 13
 
 
 def annotation_texts(page: Any, form: Any, counts: Counter[str]) -> list[str]:
-    """Return the texts of the page's annotations, in order; they follow the page's own text.
+    """Return the texts of the page's annotations, in order, to be placed after the page's own text.
 
     form: the document's form environment, None if it has no form.
-    counts: gets the numbers of annotations read, and of text and comments left out.
+    counts: receives the numbers of annotations read, and of texts and comments left out.
     """
     texts: list[str] = []
     for annotation in _annotations(page):
@@ -53,7 +53,7 @@ def _annotations(page: Any) -> Iterator[Any]:
 
 
 def _read(annotation: Any, form: Any) -> tuple[str, str]:
-    """Return an annotation's kind and text; for one that only draws text, any non-blank text."""
+    """Return an annotation's kind and text; if it only draws text, any non-blank text."""
     import pypdfium2.raw as pdfium
 
     kind = pdfium.FPDFAnnot_GetSubtype(annotation)
@@ -142,7 +142,7 @@ def _text(fill: Callable[..., int]) -> str:
 _PASSWORD, _SECURITY = 4, 5  # FPDF_ERR_PASSWORD, FPDF_ERR_SECURITY
 _END_MARK_WITHIN = 8192
 _MOST_UNMAPPED = 0.1
-"""Largest share of glyphs without a character; above it, the text does not represent the file."""
+"""Largest fraction of unmapped glyphs; above it, the text does not represent the file."""
 _UNMAPPED = "\ufffd"
 _PRIVATE = re.compile("[\ue000-\uf8ff\U000f0000-\U0010ffff]")
 """Private-use characters, whose meaning only the font defines."""
@@ -154,8 +154,8 @@ def read(data: bytes, limits: Limits, notes: list[str]) -> str:
 
     A hyphen at a line's end is kept, with the line end behind it, as it is printed. The values of
     form fields and text that was written onto a page (FreeText annotations) follow their page. A
-    glyph whose font does not say which character it is, or names one for private use, becomes
-    U+FFFD, and is counted.
+    glyph that its font maps to no character, or to a private-use one, becomes U+FFFD and is
+    counted.
 
     Raises:
         RefusedError: it is encrypted, cut off, broken, has pages but no text, or more than a tenth
@@ -202,7 +202,7 @@ def read(data: bytes, limits: Limits, notes: list[str]) -> str:
 
 
 def _open_forms(document: Any, notes: list[str]) -> None:
-    """Have a form's fields filled with their values; call it before any page is opened."""
+    """Make PDFium fill a form's fields with their values; call this before opening any page."""
     import pypdfium2.raw as pdfium
 
     kind = document.get_formtype()
@@ -213,7 +213,7 @@ def _open_forms(document: Any, notes: list[str]) -> None:
 
 
 def _page_text(document: Any, number: int, counts: Counter[str]) -> str:
-    """Return the page's text; ``counts`` gets its glyphs and the texts read or left out."""
+    """Return the page's text; add its glyphs and the texts read or left out to ``counts``."""
     import pypdfium2
 
     try:
@@ -248,8 +248,8 @@ def _all_text(words: Any) -> str:
 
 
 def _map_errors(words: Any) -> list[int]:
-    """Return 1 for every character of a page that its font does not map, else 0: PDFium then takes
-    the glyph's number for the character's."""
+    """Return 1 for every character of a page that its font does not map, else 0; for those, PDFium
+    uses the glyph's number as the character's."""
     page = ctypes.cast(words.raw, ctypes.c_void_p).value
     return list(map(_map_error(), repeat(page), range(words.count_chars())))
 
@@ -264,7 +264,7 @@ def _map_error() -> Any:
 
 
 def _marked(words: Any, text: str, errors: list[int]) -> str:
-    """Return the page's ``text`` with U+FFFD for each glyph without a known character."""
+    """Return the page's ``text`` with U+FFFD in place of each glyph without a known character."""
     import pypdfium2.raw as pdfium
 
     characters = [pdfium.FPDFText_GetUnicode(words.raw, place) for place in range(len(errors))]

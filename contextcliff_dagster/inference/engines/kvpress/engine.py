@@ -1,7 +1,7 @@
-"""Local weights whose KV cache keeps a share of the document's entries, chosen by a policy.
+"""Local weights whose KV cache keeps a fraction of the document's entries, chosen by a policy.
 
-Computation runs in a worker process (`worker`). The next call restarts a worker that died, and the
-interrupted call raises a TransportError and is tried again.
+Computation runs in a worker process (`worker`). If it dies, the next call restarts it, and the
+interrupted call raises a TransportError and is retried.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ _SIZES = {"float32": 4, "bfloat16": 2, "float16": 2}
 class KvMemory(NamedTuple):
     """Upper bounds on a worker's memory and disk, in bytes.
 
-    ``memory``: all of it, with weights, libraries and kept documents; ``longest``: the cache of the
-    longest document; ``disk``: all documents, for further policies and workers.
+    ``memory``: total with weights, libraries and stored documents; ``longest``: the cache of the
+    longest document; ``disk``: all documents, stored for further policies and workers.
     """
 
     memory: int
@@ -68,7 +68,7 @@ class _Weights(NamedTuple):
 
 
 def kv_memory(entry: ModelEntry, documents: Iterable[int]) -> KvMemory | None:
-    """Return the memory for documents of these token counts; None if the weights do not tell.
+    """Return the memory for documents with these token counts; None if the weights do not tell.
 
     Raises:
         EngineError: the weights are missing or damaged.
@@ -101,7 +101,7 @@ class KvReads:
         self._scored: set[tuple[str, str]] = set()
 
     def add(self, entry: ModelEntry, document: str, tokens: int) -> bool:
-        """Note a call on a document of ``tokens``; return False if it has been read before."""
+        """Record a call on a document of ``tokens``; return False if it has been read before."""
         if entry.engine != "kvpress":
             return True
         variant = kv_of(entry)
@@ -116,7 +116,7 @@ class KvReads:
         return new
 
     def notes(self) -> list[str]:
-        """Return a sentence on memory and disk for each base whose weights give their size."""
+        """Return a sentence about memory and disk for each base whose weights give their size."""
         notes = []
         for base, entry in self._entries.items():
             lengths = self._tokens[base].values()
@@ -170,10 +170,10 @@ def _stored_bytes(folder: Path) -> int:
 
 
 KEPT_BYTES = 1 << 30
-"""Largest memory for documents kept for further questions; one is kept at any size."""
+"""Memory limit for documents stored for further questions; one is stored whatever its size."""
 DISK_VARIABLE = "CONTEXTCLIFF_KV_READS_GIB"
-"""Variable with the GiB of disk for read documents, shared by policies, budgets and workers; 0:
-none."""
+"""Variable with the GiB of disk for documents already read, shared by all policies, budgets and
+workers; 0 means none."""
 DISK_GIB = 8.0
 RESTARTS = 3
 _NOT_IN_ENTRIES = {"kv", "window_tokens"}
@@ -219,7 +219,7 @@ def kvpress_weights(entry: ModelEntry) -> tuple[ModelEntry, Path]:
 
 
 def disk_bytes() -> int:
-    """Return the most disk for read documents. Raises EngineError on an invalid variable."""
+    """Return the disk limit for documents read. Raises EngineError on an invalid variable."""
     setting = os.environ.get(DISK_VARIABLE, "").strip() or DISK_GIB
     with suppress(ValueError, OverflowError):
         if (gib := float(setting)) >= 0:
@@ -295,12 +295,12 @@ class KvpressEngine(NoEmbeddings):
             await self._worker.stop()
 
     def identity(self) -> Identity:
-        """Return weights by hash, versions, policy and budget; and the device once known."""
+        """Return the weights' hash, versions, policy, budget and, once known, the device."""
         device = {"server_device": self._device} if self._device else {}
         return Identity({**self._fields, **device})
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """Return the exact count, by the weights' own chat template and tokenizer."""
+        """Return the exact count under the weights' own chat template and tokenizer."""
 
         async def once() -> int:
             await self._ready()

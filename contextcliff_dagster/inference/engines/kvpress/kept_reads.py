@@ -1,4 +1,4 @@
-"""Storage for texts that a model has read, shared by questions, budgets, policies and workers.
+"""Storage for texts that a model has read, shared across questions, budgets, policies and workers.
 
 Texts are kept in memory, and in files that other workers of the same model can use. Each file is
 written atomically, and a damaged file is ignored. Disk space is limited: the least recently used
@@ -31,7 +31,7 @@ from contextcliff_dagster.inference.engines.kvpress.pressing import SCORED_WHILE
 from contextcliff_dagster.private_files import file_mode, make_folder
 
 FREE_BYTES = 1 << 30
-"""Disk space that is always left to other programs."""
+"""Disk space that is always left free for other programs."""
 _ABANDONED_SECONDS = 3600
 
 

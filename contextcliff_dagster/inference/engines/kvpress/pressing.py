@@ -34,7 +34,7 @@ class CancelledError(Exception):
 
 @dataclass
 class Read:
-    """A text that was read, with its cache entries and their scores.
+    """The cache entries of a text that was read, and the scores of these entries.
 
     ``layers``: (keys, values) of each layer, (1, heads, tokens, size); ``tails``: hidden states of
     the last tokens before each layer; ``place``: their rotations; ``scores``: by policy, the scores
@@ -71,7 +71,7 @@ class Read:
         return {f"{name}/{n}": t for name, ts in by_layer.items() for n, t in enumerate(ts)}
 
     def about(self) -> dict[str, Any]:
-        """Return the values other than tensors, JSON-ready."""
+        """Return the values that are not tensors, ready for JSON."""
         return {name: getattr(self, name) for name in ("read_ms", "score_ms", "peak_bytes")}
 
     @classmethod
@@ -122,7 +122,7 @@ class Reader:
 
     @contextmanager
     def _watched(self, read: Read, cancelled: Callable[[], bool]) -> Iterator[None]:
-        """Score each layer as it is read, and stop there if the request is cancelled."""
+        """Score each layer as it is read, and stop at that layer if the request is cancelled."""
 
         def after(module: Any, _: Any, kwargs: dict[str, Any], __: Any) -> None:
             if cancelled():
@@ -151,7 +151,7 @@ class Reader:
                 hook.remove()
 
     def press(self, read: Read, ids: list[int], policy: str, kept: int) -> tuple[DynamicCache, int]:
-        """Return a cache of each head's ``kept`` best entries, and SnapKV's window (else 0)."""
+        """Return a cache with each head's ``kept`` best entries, and SnapKV's window (else 0)."""
         cache, window = DynamicCache(), 0
         for n, (keys, values) in enumerate(read.layers):
             if kept < read.tokens:

@@ -99,7 +99,7 @@ class Worker:
         return f"cuda: {torch.cuda.get_device_name()}" if on_gpu else "cpu"
 
     def render(self, prompt: dict[str, Any]) -> str:
-        """Return the text of a prompt under the weights' chat template."""
+        """Return a prompt's text under the weights' chat template."""
         if prompt["mode"] == "completion":
             return str(prompt["text"])
         prefilled = prompt["mode"] == "chat_prefill"
@@ -138,7 +138,7 @@ class Worker:
         yield {"count": len(self.encode(request)[0])}
 
     def read(self, ids: list[int], policy: str, request: dict[str, Any]) -> tuple[Read, bool]:
-        """Return the entries of ``ids``, and whether they were read before, under any policy."""
+        """Return the entries of ``ids``, and whether they had been read before."""
         reuse = request["reuse"]
         if reuse and (stored := self.reads.find(ids, policy, self.model.device)):
             return stored, True
@@ -229,7 +229,7 @@ class Worker:
             place, feed = place + len(feed), [token]
 
     def _begin_peak(self) -> None:
-        """Reset the peak memory of earlier requests, maybe under another policy."""
+        """Reset the peak memory, which may come from an earlier request under another policy."""
         if self.model.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
         with suppress(OSError):

@@ -1,7 +1,7 @@
 """The worker process of engine `kvpress`: it has its own environment and ends with this process.
 
 Requests and answers are JSON lines over its stdin and stdout. It ends when its stdin closes, and
-the kernel closes that however this process ends.
+the kernel closes it no matter how this process ends.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ package.__path__ = [sys.argv.pop(1)]
 sys.modules[package.__name__] = package
 runpy.run_module("contextcliff_dagster.inference.engines.kvpress.worker", run_name="__main__")
 """
-"""Code that imports this package without the packages installed next to it."""
+"""Code that runs the worker from this package without the other packages installed next to it."""
 _LONGEST_LINE = 1 << 24
 
 Message = Mapping[str, Any]
 
 
 def kv_python() -> Path:
-    """Return the path of the environment's Python: next to ours, in a folder ending in ``-kv``."""
+    """Return the environment's Python, by default in a folder next to ours that ends in ``-kv``."""
     return Path(os.environ.get(PYTHON_VARIABLE) or f"{sys.prefix}-kv/bin/python")
 
 
 def kv_versions(model: str) -> dict[str, str]:
-    """Return the versions of the worker's libraries by distribution, without importing them.
+    """Return distribution -> version for the worker's libraries, without importing them.
 
     Raises:
         EngineError: the environment is missing, or kvpress is not installed in it.
@@ -86,12 +86,12 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process id while the worker runs, else None."""
+        """The process id while the worker is running, else None."""
         return self._process.pid if self._process and self.alive else None
 
     @property
     def alive(self) -> bool:
-        """Whether the worker runs and its answers are being read."""
+        """Whether the worker is running and its answers are being read."""
         return self._listener is not None and not self._ended
 
     async def start(self) -> str:

@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 
 START_SECONDS = 15.0
 LAST_SECONDS = 30.0
-"""How long the usage may take to follow the end of an answer, in seconds."""
+"""Maximum time between the end of an answer and the usage that follows it, in seconds."""
 _BYTES_A_TOKEN = 1024
-"""Bytes allowed per streamed token: the event around one has 200 to 400. Reasoning beyond the
+"""Bytes allowed per streamed token, whose event has 200 to 400 bytes. Reasoning beyond the
 output limit fits into `MOST_OF_A_REPLY`."""
 _BYTES_A_VECTOR = 512 * 1024
 _LISTED_FIELDS = ("max_model_len", "root", "meta")
@@ -92,7 +92,7 @@ class OpenAIEngine:
     """An engine (see `base.Engine`) that calls an OpenAI-compatible server."""
 
     def __init__(self, entry: ModelEntry, own: Dialect | None = None) -> None:
-        """Set ``own`` to the kind of a server that the caller started on this machine. That server
+        """Set ``own`` to the kind of server if the caller started it on this machine. Such a server
         is not probed for its kind, counts the prompts, and is reached without a proxy."""
         self._entry, self._own = entry, own
         self._base_url = entry.resolved_base_url()
@@ -114,7 +114,7 @@ class OpenAIEngine:
         return self.identity().window_tokens
 
     async def start(self) -> None:
-        """Open the client, and ask the server for its models and its kind."""
+        """Open the client, ask the server for its models, and detect its kind."""
         entry = self._entry
         headers = request_headers(entry, f"Model {entry.name!r}", EngineError)
         secret = [value for name, value in headers.items() if name not in entry.extra_headers]
@@ -159,7 +159,7 @@ class OpenAIEngine:
     async def _ask_models(self) -> dict[str, Any]:
         """Return our model's item of /v1/models, or {} if the server has no list.
 
-        Failures are retried: if the identity depended on luck, a campaign would refuse itself.
+        Failures are retried, because an identity that depends on luck would make a campaign fail.
         """
         try:
             listed = self.listed = await retry(self._list_models, QUESTIONS)
@@ -196,7 +196,7 @@ class OpenAIEngine:
         return Identity(fields)
 
     def _without_secrets(self, value: Any) -> Any:
-        """Return ``value`` without secrets: some servers echo what they were sent."""
+        """Return ``value`` without secrets, because some servers echo what they were sent."""
         if isinstance(value, str):
             return hide(value, self._secrets)
         if isinstance(value, list):
@@ -206,8 +206,8 @@ class OpenAIEngine:
         return value
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """Return the texts' tokens under the entry's ``tokenizer``, without the template; if it has
-        none, the server's count or None."""
+        """Return the texts' tokens under the entry's ``tokenizer``, without the template. If it has
+        none, return the server's count or None."""
         if self._tokenizer is None:
             return await self.server_count.tokens(prompt) if self.server_count else None
         # In a thread: half a megabyte takes long enough to be seen in the times of other calls.
@@ -223,7 +223,7 @@ class OpenAIEngine:
         return document + sum(tokenizer.count(piece) for piece in pieces if piece)
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
-        """Return vectors from /embeddings in one request; the server decides if it is too long."""
+        """Return vectors from /embeddings in one request; the server decides whether it fits."""
         import orjson
 
         assert self._endpoint is not None, "start() comes first"

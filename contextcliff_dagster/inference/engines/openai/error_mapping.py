@@ -1,6 +1,6 @@
 """Errors of an OpenAI-compatible endpoint, sorted by what to do about them.
 
-Errors that come before a server answers each have a sentence with advice.
+Each error that occurs before a server answers has a sentence with advice.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _OF_PROXIES = frozenset({403, 407, 500, 502, 503, 504})
 def connection_error(
     error: Exception, model: str, endpoint: str, proxy: str | None
 ) -> Exception | None:
-    """Return ``error`` in words, or None if it is another kind. ``proxy``: the proxy between us and
-    ``endpoint``."""
+    """Return ``error`` in words, or None if it is of another kind. ``proxy``: the proxy before
+    ``endpoint``, if any."""
     import aiohttp
 
     where = f"Model {model!r}: {endpoint}"
@@ -74,7 +74,7 @@ def is_of_proxy(reply: Reply, endpoint: str, proxy: str | None) -> bool:
 
 
 def cure(endpoint: str, proxy: str | None) -> str:
-    """Return advice for a server that cannot be reached."""
+    """Return advice on a server that cannot be reached."""
     if proxy is None:
         return "start the server, or correct `base_url` in models.yaml"
     host = urlsplit(endpoint).hostname or ""
@@ -186,7 +186,7 @@ class ErrorMapper:
         )
 
     def _message(self, detail: Mapping[str, Any], default: str) -> tuple[str, str]:
-        """Return the server's message, and the same in lower case after its code and type."""
+        """Return the server's message, and the same in lower case preceded by its code and type."""
         message = _shown(detail.get("message") or default)
         more = detail.get("metadata")  # gateways hand on there what the provider said
         if isinstance(more, dict) and (raw := more.get("raw")):
@@ -284,7 +284,7 @@ class ErrorMapper:
 
 
 def _shown(value: Any) -> str:
-    """Return a value from a server as a bounded text that can be shown and stored."""
+    """Return a server's value as a text of limited length that can be shown and stored."""
     try:
         text = value if isinstance(value, str) else str(value)
     except RecursionError:
@@ -300,7 +300,7 @@ def _names_schema(error: Mapping[str, Any], message: str) -> bool:
 def _wanted_setting(
     error: Mapping[str, Any], message: str, quirks: Quirks
 ) -> tuple[str, tuple[str, str] | None] | None:
-    """Return the setting that avoids a refusal, as a clause, and its quirk, if there is one.
+    """Return a clause with the setting that avoids a refusal, and the quirk, if there is one.
 
     Returns None if the refusal is not about our parameters, or if the setting is already made.
 

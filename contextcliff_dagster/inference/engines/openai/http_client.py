@@ -180,14 +180,14 @@ async def _raise_for_status(response: httpx2.Response) -> None:
 
 
 async def _written(parts: Sequence[bytes]) -> AsyncIterator[memoryview]:
-    """Yield the parts in pieces, as fast as the kernel takes them, so that nothing piles up."""
+    """Yield the parts in pieces, as fast as the kernel accepts them, so that nothing piles up."""
     for part in parts:
         for start in range(0, len(part), _WRITE_BYTES):
             yield memoryview(part)[start : start + _WRITE_BYTES]
 
 
 async def read(pieces: AsyncIterator[bytes], most: int) -> bytes:
-    """Return the rest of the body, up to the piece that exceeds ``most`` bytes."""
+    """Return the rest of the body, up to and including the piece that exceeds ``most`` bytes."""
     data = bytearray()
     async for piece in pieces:
         data += piece
@@ -222,21 +222,21 @@ def _client_and_headers(
 
 
 MOST_OF_A_REPLY = 16 << 20
-"""Most bytes of a reply, decompressed, if nothing in the request makes it longer."""
+"""Size limit of a decompressed reply in bytes, unless the request calls for a longer one."""
 _REST_BYTES, _REST_SECONDS = 64 * 1024, 1.0
 DONE = b"[DONE]"
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 
 
 class OversizedError(Exception):
-    """A reply that is longer than any answer to its request can be."""
+    """Raised if a reply is longer than any answer to its request can be."""
 
     def __init__(self, most: int) -> None:
         super().__init__(f"the server sent over {most:,} bytes, more than any answer can need")
 
 
 class Whole(bytes):
-    """An answer in one piece, from a server that does not stream."""
+    """An answer that came in one piece, from a server that does not stream."""
 
 
 class Endpoint(PackageClient):
@@ -333,7 +333,7 @@ class EventReader:
         return events
 
     def end(self) -> list[bytes]:
-        """Return the event that the end completes: some servers omit the last empty line."""
+        """Return the event completed by the end, because some servers omit the last empty line."""
         return self.feed(b"\n\n")
 
 
@@ -382,9 +382,9 @@ _WAIT = re.compile(
 
 
 def known_refusal(message: str) -> Literal["content_filter", "context_overflow"] | None:
-    """Return the kind of a refusal if its words are known; a filter is checked first.
+    """Return the kind of a refusal if its wording is known; content filters are checked first.
 
-    These functions take the server's message in lower case, after its code and type.
+    This and the next functions take the server's message in lower case, after its code and type.
     """
     if _FILTER.search(message):
         return "content_filter"
@@ -407,12 +407,12 @@ def may_pass(message: str) -> bool:
 
 
 def is_rate(message: str) -> bool:
-    """Return whether the refusal is about a limit per time."""
+    """Return whether the refusal is about a rate limit."""
     return any(sign in message for sign in _RATES)
 
 
 def too_much_at_once(message: str) -> str | None:
-    """Return the rate limit that this request alone exceeds, if the refusal gives both."""
+    """Return the rate limit if this request alone exceeds it and the refusal gives both numbers."""
     match = _TOO_MUCH_AT_ONCE.search(message) if is_rate(message) else None
     limit, wanted = (int(number.replace(",", "")) for number in match.groups()) if match else (0, 0)
     unit = "a day" if "tpd" in message or "per day" in message else "a minute"

@@ -46,7 +46,7 @@ _USUAL_PATHS = ("/v1", "/api/v1", "/openai/v1", "/api/openai/v1")
 
 
 _ANY_NAME = ("llamacpp", "koboldcpp")
-"""Servers that answer to any name with their loaded model."""
+"""Servers that answer with their loaded model whatever model name a request has."""
 
 
 async def address_error(entry: ModelEntry, engine: OpenAIEngine) -> str | None:
@@ -80,7 +80,7 @@ async def address_error(entry: ModelEntry, engine: OpenAIEngine) -> str | None:
 
 
 def listed_ids(listed: list[dict[str, object]]) -> list[str]:
-    """Return the model names in an answer of /v1/models."""
+    """Return the model names in an answer from /v1/models."""
     return [name for item in listed if isinstance(name := item.get("id"), str)]
 
 
@@ -89,7 +89,7 @@ def _is_absent(status: int) -> bool:
 
 
 def _candidates(base: str) -> list[str]:
-    """Return other base URLs of the same server, the likeliest first."""
+    """Return other possible base URLs of the same server, the likeliest first."""
     parts = urlsplit(base)
     path = parts.path.rstrip("/")
     for call in _CALLS:
@@ -100,7 +100,7 @@ def _candidates(base: str) -> list[str]:
 
 
 async def _reply(entry: ModelEntry, base: str, path: str, parts: Sequence[bytes]) -> Reply | None:
-    """Return the reply from ``path``, or None if none comes."""
+    """Return the reply from ``path``, or None if there is none."""
     headers = request_headers(entry, f"Model {entry.name!r}", EngineError)
     trusted = entry.ca_bundle or entry.verify
     endpoint = Endpoint(base, headers, timeout_s=_SECONDS, connections=1, verify=trusted)
@@ -113,7 +113,7 @@ async def _reply(entry: ModelEntry, base: str, path: str, parts: Sequence[bytes]
 
 
 SECONDS = 2.0
-"""Time limit for all questions to one port; the ports are asked at the same time."""
+"""Time limit for all requests to one port; all ports are probed at the same time."""
 
 
 _SERVE = "contextcliff serve"
@@ -122,7 +122,7 @@ _SERVE = "contextcliff serve"
 class LocalServer(NamedTuple):
     """A server that answers on a port; ``preset`` is its kind (None: unknown), ``title`` its name.
 
-    ``models``: names as the server lists them. ``needs_key``: it lists none without a key.
+    ``models``: names as the server lists them. ``needs_key``: it lists no models without a key.
     """
 
     base_url: str
@@ -137,7 +137,7 @@ async def find_local_servers(
 ) -> list[LocalServer]:
     """Return this machine's servers on ``ports`` (default: the usual ones) that list models.
 
-    Other listeners are left out, including silent ones and ones with nonsensical replies.
+    Other listeners are left out, including those that are silent or reply with nonsense.
     """
     usual_ports = [port for preset in PRESETS.values() if (port := preset.local_port)]
     distinct_ports = list(dict.fromkeys(usual_ports if ports is None else ports))

@@ -48,7 +48,7 @@ class Dialect:
 
 
 class Probes:
-    """Small questions to one server, with its own key and only to its own address."""
+    """Small requests to one server, sent with its own key and only to its own address."""
 
     def __init__(self, endpoint: Endpoint, errors: ErrorMapper) -> None:
         self.endpoint, self.errors = endpoint, errors
@@ -83,7 +83,7 @@ class Probes:
 
 
 async def detect(probes: Probes, listed: Mapping[str, Any]) -> Dialect:
-    """Return the dialect of a server whose ``/v1/models`` has ``listed`` for our model."""
+    """Return the dialect of a server; ``listed`` is its ``/v1/models`` entry for our model."""
     answer = await probes.ask("/api/extra/version")
     if answer.get("result") == "KoboldCpp":
         window = await probes.ask("/api/extra/true_max_context_length")

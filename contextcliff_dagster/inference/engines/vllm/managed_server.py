@@ -126,7 +126,7 @@ class VllmProcess:
         return self._guard is not None and self._guard.poll() is None
 
     async def healthy(self) -> bool:
-        """Return whether the process runs, answers, and its engine is alive."""
+        """Return whether the process runs and answers, and its engine is alive."""
         from aiohttp import ClientError
 
         if not self.alive:
@@ -140,13 +140,13 @@ class VllmProcess:
             await endpoint.close()
 
     def last_words(self, lines: int = 4) -> str:
-        """Return the last lines with text of its log, on one line, without secrets."""
+        """Return the last lines of its log that have text, joined and without secrets."""
         if self._log is None:
             return "nothing"
         return last_words(Path(self._log.name), lines)
 
     async def stop(self) -> None:
-        """End the process and all that it started; calling it twice is safe."""
+        """End the process and all processes that it started; calling it twice is safe."""
         guard, self._guard, self.pid = self._guard, None, None
         if guard is None:
             return
@@ -197,11 +197,11 @@ class VllmServerEngine(NoEmbeddings):
 
     @property
     def window_tokens(self) -> int | None:
-        """The window that the server reports; it takes the entry's if there is one."""
+        """The window that the server reports, which is the entry's if the entry has one."""
         return self.identity().window_tokens
 
     async def start(self) -> None:
-        """Start the server: half a minute on a CPU, minutes for large weights."""
+        """Start the server, which takes half a minute on a CPU, and minutes for large weights."""
         async with self._lock:
             await self._start()
 
@@ -232,12 +232,12 @@ class VllmServerEngine(NoEmbeddings):
         await self._process.stop()
 
     def identity(self) -> Identity:
-        """Return the same identity as in process, without the address."""
+        """Return the same identity as for vLLM in this process, without the address."""
         window = {} if self._window is None else {"server_max_model_len": self._window}
         return Identity({**self._declared, **window})
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """Return the exact count, by the server's tokenizer and chat template."""
+        """Return the exact count under the server's tokenizer and chat template."""
         backoff = Backoff(attempts=self._entry.max_attempts, deadline_s=self._entry.longest_call_s)
         try:
             return await retry(lambda: self._count(prompt), backoff)
