@@ -1,5 +1,5 @@
 """Continuation: how a model's writing changes as its context grows.
 
-Belongs here: continuation points in long texts, generations from them, comparisons of their prose
-with the author's own, and conclusions about the length of the context.
+This package holds continuation points in long texts, the generations there, comparisons of their
+prose with the author's own, and conclusions about the length of the context.
 """

@@ -62,7 +62,7 @@ _OPTIONS = together(
 
 @dataclass(frozen=True, slots=True)
 class FinishedRunOptions:
-    """Options that name a finished run; None if not given."""
+    """Options that specify a finished run; None if not given."""
 
     analyze: Path | None = None
     reanalyze: Path | None = None
@@ -70,11 +70,11 @@ class FinishedRunOptions:
 
     @property
     def asked(self) -> bool:
-        """Return whether a finished run is named, so that nothing is measured."""
+        """Return whether a finished run is specified, in which case nothing is measured."""
         return self.analyze is not None or self.reanalyze is not None
 
     def check(self, texts: tuple[Path, ...]) -> None:
-        """Raise UsageError if options exclude each other."""
+        """Raise UsageError if the options contradict each other."""
         if self.analyze is not None and self.reanalyze is not None:
             raise click.UsageError("--analyze and --reanalyze exclude each other; use one of them.")
         if self.asked and texts:
@@ -91,7 +91,7 @@ finished_run_options = gathered_as("finished", FinishedRunOptions, _OPTIONS)
 def analyse_finished(
     finished: FinishedRunOptions, word_list: Path | None, server: ServerOptions, as_json: bool
 ) -> None:
-    """Analyze or remeasure a finished run as asked, and print its averages and files.
+    """Analyze or remeasure a finished run as requested, and print its averages and files.
 
     Raises:
         ContextCliffError: the run or the word list cannot be read, or files cannot be written.
@@ -156,7 +156,7 @@ _MEASURE = "measure"
 
 
 class _TextsOrCommand(click.Group):
-    """Command group that runs `measure` if no subcommand is named."""
+    """Command group that runs `measure` if no subcommand is given."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or args[0] not in self.commands:
@@ -241,7 +241,9 @@ def measure(
 def _models(
     server: ServerOptions, models: tuple[str, ...], keys: Mapping[str, Any]
 ) -> Iterator[tuple[list[ModelEntry], str | None]]:
-    """Yield the models to measure, and the tokenizer if one is named or the server counts."""
+    """Yield the models to measure, and the tokenizer if one is given or the server counts
+    tokens.
+    """
     if (server.api_url is None) == (not models):
         raise click.UsageError(
             "Which model? Give either --model NAME or --api-url http://localhost:5001."

@@ -1,4 +1,4 @@
-"""Contexts and author passages of a study: cut from its texts, kept in the store and listed."""
+"""Contexts and author passages of a study, which are cut from its texts, stored and listed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 
 _Changed = tuple[int, int]
-"""File size and time of its last change; a file is read again if either differs."""
+"""A file's size and time of last change; if either differs, the file is read again."""
 _TEXTS_KEPT = 8
 
 
@@ -93,7 +93,7 @@ def source_digests(
     """Return the digests of the study's text at position ``number`` of `texts`.
 
     If the file is gone, or the user has not allowed reading it, return the digests in ``kept``
-    (name -> file and text digest): the store has what was made from it.
+    (name -> file and text digest), because the documents are stored.
 
     Raises:
         StudyError: as `read_source`, if ``kept`` has no digests of the text.
@@ -115,7 +115,7 @@ def source_digests(
 
 
 def _file_of(study: Study, number: int) -> tuple[Path, _Changed]:
-    """Return a text's file, with its size and time of change."""
+    """Return the path of a text's file, with its size and time of last change."""
     from contextcliff_dagster.studies.study import absolute, refuse_without_leave
 
     refuse_without_leave(study, "continuation.texts")
@@ -166,16 +166,16 @@ def _extracted(file: Path, changed: _Changed) -> str:
 
 
 MAKING_VERSION = "1"
-"""Version of the documents; raise it when a study would give others, so stores remake them."""
+"""Version of the documents; raise it when a change alters them, so that they are created again."""
 WORDS_A_TOKEN = 0.7
 """Words in the author's passage per token of the longest continuation."""
 MOST_HUMAN, LEAST_HUMAN = 80, 20
-"""Most noise-floor passages of one text, and fewest of all texts together."""
+"""Maximum noise-floor passages from one text, and minimum from all texts together."""
 
 _SPARE = 1.3
 """Distance between passages, as a multiple of their average length in characters."""
 _MOST_READ = 1 << 22
-"""Characters of a text over which that average is taken."""
+"""Characters of a text used to estimate the average length of a passage."""
 
 Kind = Literal["context", "author", "human", "source"]
 """Kinds of documents; `source` has only the length of a compat study's text, not its words."""
@@ -190,7 +190,7 @@ class Plan:
         reserved: tokens of a window that are not context: continuation, instruction, template.
         max_tokens: tokens of the longest continuation.
         passages: number of points in a text.
-        seed: seed that the points are drawn with.
+        seed: seed for drawing the points.
     """
 
     sizes: Sequence[int]
@@ -222,7 +222,9 @@ def passage_rows(plan: Plan, point: Point, tokenizer: Tokenizer) -> Iterator[dic
 
 
 def human_rows(plan: Plan, text: ReadText, tokenizer: Tokenizer) -> Iterator[dict[str, Any]]:
-    """Yield author passages that do not overlap those that continuations are compared with."""
+    """Yield author passages that do not overlap the passages that continuations are compared
+    with.
+    """
     for number, place in enumerate(human_places(plan, text)):
         passage = author_after(Point("", text, place), plan.words)
         yield document_row("human", text.name, f"{number:03d}", 0, passage, tokenizer)
@@ -272,7 +274,7 @@ def require_noise_floor(counts: Mapping[str, int], words: int) -> None:
 def document_row(
     kind: Kind, source: str, passage: str, size: int, text: str, tokenizer: Tokenizer
 ) -> dict[str, Any]:
-    """Return a row of `CONTINUATION_DOCUMENTS`; ``size`` of the window is 0 without a context."""
+    """Return a row of `CONTINUATION_DOCUMENTS`; ``size`` is the window, or 0 if not a context."""
     return {
         "document_id": document_id(text),
         "kind": kind,
@@ -291,9 +293,9 @@ def made_by(plan: Plan, text_sha256: str, fingerprint: str) -> str:
 
 
 LISTED = ("document_id", "kind", "source", "passage", "context_tokens", "length_tokens")
-"""Columns that the document list repeats: all that the model calls need."""
+"""Columns included in the document list, which are all that the model calls need."""
 HUMAN = "human"
-"""Partition of the human passages, next to the partitions of the points."""
+"""Partition with the human passages; each point has a partition of its own."""
 
 
 def documents_dir(store: Store, study: str) -> Path:
@@ -316,7 +318,7 @@ def point_key(number: int) -> str:
 
 
 def write_part(path: Path, rows: Iterable[Mapping[str, Any]], made_by: str) -> None:
-    """Write all documents of a partition, or none.
+    """Write all documents of a partition atomically.
 
     Raises:
         StoreError: the file cannot be written.
@@ -325,7 +327,7 @@ def write_part(path: Path, rows: Iterable[Mapping[str, Any]], made_by: str) -> N
 
 
 def read_part(path: Path, made_by: str | None = None) -> list[dict[str, Any]] | None:
-    """Return the `LISTED` columns of a partition, or None unless ``made_by`` made it."""
+    """Return the `LISTED` columns of a partition, or None if ``made_by`` differs from its own."""
     with suppress(StoreError):
         table = read_table(path, CONTINUATION_DOCUMENTS, {"made_by", *LISTED})
         rows: list[dict[str, Any]] = table.to_pylist()
@@ -352,7 +354,7 @@ def read_texts(path: Path) -> list[dict[str, Any]]:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the counts of contexts, tokens and human passages that reports show."""
+    """Return the numbers of contexts, tokens and human passages for reports."""
     contexts = [row["length_tokens"] for row in rows if row["kind"] == "context"]
     return {
         "contexts": len(contexts),
@@ -367,7 +369,7 @@ Row = Mapping[str, Any]
 
 
 class ContinuationSamples:
-    """`SampleSource` of the contexts (`LISTED` rows) in the cells that share a recipe.
+    """`SampleSource` for the contexts (`LISTED` rows) in cells that share a recipe.
 
     ``asked`` is the instruction; ``file_of`` maps a context's id to its file in the store.
     """
@@ -384,7 +386,9 @@ class ContinuationSamples:
         self._asked, self._file_of = asked, file_of
 
     def planned(self, bin: str, n: int) -> Sequence[PlannedExample]:
-        """Return the first ``n`` points of a cell: each text's first point, then each second."""
+        """Return the first ``n`` points of a cell: the first point of each text, then the
+        second.
+        """
         if (cell := self._cells.get(bin)) is None:
             return []
         rows = [row for row in self._contexts if row["context_tokens"] == cell.tokens]
@@ -534,7 +538,7 @@ def plan_of(study: Study) -> Plan:
 
 
 def listed(study: Study, store: Store) -> list[dict[str, Any]]:
-    """Return the documents of a study (`LISTED`), making those that are missing."""
+    """Return the documents of a study (`LISTED`), after creating those that are missing."""
     DOCUMENTS.freeze(study, store)
     stored_list = _list(study, store)
     assert stored_list is not None
@@ -542,7 +546,7 @@ def listed(study: Study, store: Store) -> list[dict[str, Any]]:
 
 
 def passages(study: Study, store: Store) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a study's author and human passages with their text, text by text.
+    """Yield the author and human passages of a study, one source text after another.
 
     Raises:
         StudyError, StoreError: the passages cannot be made, stored or read.
@@ -557,7 +561,7 @@ def passages(study: Study, store: Store) -> Iterator[dict[str, Any]]:
 
 
 def require_texts(study: Study) -> None:
-    """Raise StudyError unless the texts can be read and are long enough; make nothing.
+    """Raise StudyError unless the texts can be read and are long enough; creates no documents.
 
     Raises:
         StudyError: a text cannot be read or is too short, or the texts together are too short.
@@ -571,14 +575,16 @@ def require_texts(study: Study) -> None:
 
 
 def _list(study: Study, store: Store) -> DocumentList | None:
-    """Return the document list in the store if it belongs to ``study`` as it is now."""
+    """Return the stored document list if it matches the current ``study``, else None."""
     folder = documents_dir(store, study.name)
     # If there is no list at all, no text has to be read.
     return read_list(folder, _spec_hash(study, store)) if read_list(folder) else None
 
 
 def _digests(study: Study, store: Store) -> dict[str, SourceDigests]:
-    """Return the digests of the study's texts by name; the list has those of missing files."""
+    """Return the digests of the study's texts by name, from the document list if a file is
+    missing.
+    """
     stored_list = read_list(documents_dir(store, study.name))
     digests = stored_list.sources if stored_list else {}
     names = section_of(study).text_names
@@ -599,7 +605,7 @@ def _spec_hash(study: Study, store: Store) -> str:
 
 
 def _ensure_part(study: Study, store: Store, number: int, part: str) -> list[dict[str, Any]]:
-    """Return the documents of a partition, making them if the store lacks them."""
+    """Return the documents of a partition, creating them if the store lacks them."""
 
     plan, tokenizer = plan_of(study), tokenizer_of(study, "continuation")
     name = section_of(study).text_names[number]
@@ -625,9 +631,9 @@ _NUMBER = re.compile(r"\d{1,3}")
 
 
 def archived(study: Study, store: Store, parts: Mapping[str, Any]) -> KeptList | None:
-    """Return the documents in ``store``, or None without a list that has the texts' digests.
+    """Return the documents in ``store``, or None if no list with the texts' digests exists.
 
-    ``parts`` has the keys of both dimensions, in the order of the list.
+    ``parts`` has the keys of both dimensions, in list order.
     """
     stored_list = read_list(documents_dir(store, study.name))
     if stored_list is None or not stored_list.sources:
@@ -642,7 +648,7 @@ def archived(study: Study, store: Store, parts: Mapping[str, Any]) -> KeptList |
 
 
 def restore(study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:
-    """Return a function that restores the documents as `KeptDocuments`; keep an existing list."""
+    """Return a function that restores documents (see `KeptDocuments`), unless a list exists."""
     folder, names = documents_dir(store, study.name), section_of(study).text_names
     with malformed(file, KEPT_MEMBERS[0]):
         sources = {name: list(SourceDigests(*map(str, of))) for name, of in kept.sources.items()}
@@ -678,7 +684,7 @@ def restore(study: Study, store: Store, kept: KeptList, file: Path) -> Callable[
 
 
 def _part(row: Mapping[str, Any]) -> str:
-    """Return the partition of a document; raise ValueError if its passage is not a number."""
+    """Return a document's partition; raise ValueError if its passage does not end in a number."""
     if row["kind"] == HUMAN:
         return HUMAN
     number = str(row["passage"]).rpartition("-")[2]
@@ -688,8 +694,8 @@ def _part(row: Mapping[str, Any]) -> str:
 
 
 _TEMPLATE_TOKENS = 108
-"""Tokens of the largest window kept free for a chat template, besides the reference's 20: a prompt
-that might not fit is not sent."""
+"""Tokens of the largest window reserved for a chat template, besides the reference's 20, because a
+prompt that might not fit is not sent."""
 
 
 def slices_of(study: Study) -> Slices:

@@ -228,7 +228,7 @@ def _authors(run: StudyRun) -> Authors:
 
 
 def _arm_label(model: str, arm: str, models: Sequence[str], heats: Sequence[float]) -> str:
-    """Return an arm's name in the result: the model if there are several, and what differs."""
+    """Return an arm's name in the result: its temperature, and the model if there are several."""
     if arm == BASE:
         arm = f"temperature {heats[0]:g}" if len(heats) > 1 else ""
     return ", ".join([*([model] if len(models) > 1 else ()), *([arm] if arm else ())]) or model
@@ -239,7 +239,7 @@ def _part(passage: str) -> str:
 
 
 def _expected(study: Study) -> list[dict[str, Any]]:
-    """Return rows with the columns `documents.LISTED` for contexts that are not made yet."""
+    """Return rows with the columns `documents.LISTED` for contexts that do not exist yet."""
     plan, section = plan_of(study), section_of(study)
     return [
         {
@@ -259,7 +259,7 @@ def _expected(study: Study) -> list[dict[str, Any]]:
 def _sources(
     study: Study, rows: Sequence[Mapping[str, Any]], files: Mapping[str, Path]
 ) -> list[Source]:
-    """Return a source for each temperature and number of rounds; they run one after another."""
+    """Return a source for each temperature and number of rounds; sources run one after another."""
     from contextcliff_dagster.extensions.continuation.documents import ContinuationSamples
 
     section = section_of(study)

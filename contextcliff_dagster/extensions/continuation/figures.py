@@ -34,7 +34,7 @@ class UsualRange:
     high: float
 
     def stretched(self, values: Iterable[float]) -> UsualRange:
-        """Return the range extended to the ``values`` at most its own width away from it."""
+        """Extend the range to include ``values`` that are within its own width of it."""
         width = self.high - self.low
         near = [x for x in values if self.low - width <= x <= self.high + width]
         return UsualRange(min([self.low, *near]), max([self.high, *near]))
@@ -47,7 +47,7 @@ class UsualRange:
         return np.asarray(np.clip(u, 0, 1) + outside)
 
     def inverse(self, heights: Any) -> NDArray[Any]:
-        """Return the values at heights."""
+        """Return the values at the given heights."""
         h = np.asarray(heights, dtype=float)
         beyond = np.where(h > 1, h - 1, np.where(h < 0, h, 0.0))
         outside = np.sign(beyond) * _GROWTH * np.expm1(np.abs(beyond) / _GROWTH)
@@ -55,7 +55,7 @@ class UsualRange:
 
 
 def collapse_axis(axes: Axes, usual: UsualRange, values: Iterable[float], *, invert: bool) -> None:
-    """Set limits of ``axes`` that hold all ``values``, with a log scale for distant ones.
+    """Set limits of ``axes`` that include all ``values``, with a log scale for distant values.
 
     A line marks the end of the linear range, and the outermost value gets a tick.
     """
@@ -87,7 +87,7 @@ _AUTHOR = "#2E8B57"
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """Metric with a panel: its key, its name and the usual range of prose."""
+    """A metric that has a panel: its key, its name and its usual range in prose."""
 
     key: str
     name: str
@@ -118,7 +118,7 @@ class _Line:
 
 
 def value_of(figures: Round, metric: str) -> float | None:
-    """Return the figure; None if missing, or if all coherence figures are 0 (unmeasured)."""
+    """Return the value of a metric; None if missing, or if all coherence is 0 (unmeasured)."""
     value = figures.get(metric)
     if metric in COHERENCE_KEYS and not any(figures.get(key) for key in COHERENCE_KEYS):
         return None
@@ -138,7 +138,7 @@ def plot_standard(runs: Sequence[Run], dpi: int) -> bytes:
 def plot_rounds(runs: Sequence[Run], dpi: int) -> bytes:
     """Draw each round as a thin line and the average as a thick one; return a PNG.
 
-    Rounds of a single run are named (R1, R2, ...); with several runs they have the run's colour.
+    Rounds of a single run are labelled (R1, R2, ...); with several runs, each has its own colour.
     """
     lines = []
     for place, run in enumerate(runs):
@@ -336,7 +336,7 @@ _ROW, _MOST_LINES = 0.24, 9
 
 @house.styled()
 def plot_convergence(run: Run, match: Convergence, dpi: int) -> bytes:
-    """Draw the map of near metrics, their first sizes and their groups; return a PNG."""
+    """Draw a map of the metrics near the author's, their first sizes and groups; return a PNG."""
     tall = max(4.6, _ROW * len(match.near))
     height = tall + 1.9
     figure = house.blank_page(height)

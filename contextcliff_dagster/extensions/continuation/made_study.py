@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 KEY_VARIABLES = ("API_KEY", "API_PASSWORD", "OPENAI_API_KEY", "NVIDIA_API_KEY", "NVAPI_KEY")
-"""Environment variables that may hold the key, in the order of lookup."""
+"""Environment variables that may hold the API key, in order of lookup."""
 _GIVEN_KEY = "CONTEXTCLIFF_API_PASSWORD"
 _SECONDS = 60.0
 
@@ -88,7 +88,7 @@ class ServerOptions:
     set_keys: Mapping[str, Any] = field(default_factory=dict)
 
     def embeddings(self, entry: ModelEntry) -> Mapping[str, Any]:
-        """Return the key `embeddings` of a study that measures the server's model ``entry``."""
+        """Return the `embeddings` key for a study that measures the server's model ``entry``."""
         if self.embedding_model is None:
             return {}
         server = {"base_url": entry.base_url, "model": self.embedding_model}
@@ -131,10 +131,10 @@ server_options = gathered_as("server", ServerOptions, _ENDPOINT_OPTIONS)
 def served_model(
     options: ServerOptions, max_context: int | None
 ) -> Iterator[tuple[ModelEntry, str | None]]:
-    """Yield the stored entry of the server's model, and its tokenizer.
+    """Yield the stored models.yaml entry for the server's model, and its tokenizer.
 
     ``max_context`` (tokens) is needed if the server does not report its window. The tokenizer is
-    the named one, else the server's if it counts tokens, else None.
+    the one specified, else the server's if it counts tokens, else None.
 
     Raises:
         StudyError: the address is invalid, or the server reports no model or no window.
@@ -150,7 +150,7 @@ def served_model(
 
 @contextmanager
 def _key(given: str | None) -> Iterator[str | None]:
-    """Yield the name of the variable with the key; set a temporary one for `--api-password`."""
+    """Yield the name of the variable holding the API key, a temporary one for `--api-password`."""
     if given is None:
         yield next((name for name in KEY_VARIABLES if os.environ.get(name, "").strip()), None)
         return
@@ -230,8 +230,8 @@ def _only_model(ids: tuple[str, ...]) -> str:
 _LATER = ("further_rounds", "compat", "word_list")
 """Keys that enter the digest only if they are used, so that older studies keep their names."""
 _TEMPLATE_TOKENS = 128
-"""Tokens of a model's window kept free by default: if the chat template is not counted, 100 tokens
-are reserved for it, and a prompt that might not fit is not sent."""
+"""Tokens of a model's window left unused by default, because 100 tokens are reserved for a chat
+template that cannot be counted, and a prompt that might not fit is not sent."""
 CONTINUATION_OPTIONS = SectionOptions(
     "continuation",
     ContinuationSection,
@@ -380,11 +380,10 @@ compat_options = gathered_as("compat", CompatOptions, _OPTIONS)
 def measure_compat(
     study: Study, entry: ModelEntry, results: Path, named: RunName, options: RunOptions
 ) -> None:
-    """Measure ``study`` with its retries and replacements, and write the run's folder.
+    """Measure ``study`` with retries and replacements, and write the run's folder.
 
-    The ledger keeps all answers: after an interruption the same command continues.
-
-    The folder is created in ``results`` and called ``named``.
+    All answers are stored in the ledger, so repeating an interrupted command continues it. The
+    folder is created in ``results`` and is named after ``named``.
 
     Raises:
         ContextCliffError: the folder exists already, or the study cannot be measured.

@@ -1,9 +1,9 @@
-"""The noise floor: how far passages of one author are from each other.
+"""The noise floor: how much passages by the same author differ.
 
-A continuation is judged by its distance to what its author wrote at the same place. Human passages
-set the scale: the score is the share of pairs of equally long passages from one text that are at
-least as far apart. Human continuations score uniformly between 0 and 1; a model that writes as the
-author does scores .5 on average.
+A continuation is judged by its distance from what the author wrote at the same place. Human
+passages set the scale: the score is the fraction of pairs of equally long passages from one text
+that are at least as far apart. Human continuations score uniformly between 0 and 1, so a model that
+writes as the author does scores .5 on average.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ _SCALES: Mapping[str, Callable[[Floats], Floats]] = {
     "dashes": np.sqrt,
     "quotation_marks": np.sqrt,
 }
-"""Metric -> the scale on which its spread depends least on its mean: square roots of rates,
-logarithms of lengths. Counts are left out because they depend on length, LIX because it combines
-two others, and coherence so that scores do not depend on whether embeddings are available."""
+"""Metric -> the scale on which its spread depends least on its mean: square roots for rates,
+logarithms for lengths. Counts are omitted because they depend on length, LIX because it combines
+two other metrics, and coherence because embeddings are not always available."""
 DISTANCE_METRICS = tuple(_SCALES)
 
 LEAST_PASSAGES = 20
-"""Fewest human passages, over all texts, that have all of the shared metrics."""
+"""Minimum number of human passages, over all texts, that have all of the shared metrics."""
 _LEAST_SHARED, _LEAST_HUMAN = 0.5, 0.8
 _MOST_PAIRS = 100_000
 _FOLDS = 2
 
 
 class _Fold(NamedTuple):
-    """Standard deviations and whitening of one half of the passages, distances in the other."""
+    """Standard deviations and whitening from one half of the passages, distances from the other."""
 
     sd: Floats
     whitening: Floats
@@ -74,7 +74,7 @@ class HumanNoise:
 
     Attributes:
         values: passages x `DISTANCE_METRICS`, on their scales; NaN if missing.
-        texts: the number of each passage's text.
+        texts: the index of the text that each passage comes from.
     """
 
     values: Floats
@@ -85,7 +85,7 @@ class HumanNoise:
     def fit(cls, passages: Mapping[str, Sequence[ProseMetrics]]) -> HumanNoise:
         """Fit the noise model to the metrics of human passages, in order within each text.
 
-        The passages are as long as the continuations, which are compared with other passages.
+        The passages must be as long as the continuations to be scored.
 
         Raises:
             DataError: fewer than 20 passages, or fewer than four of any text.
@@ -103,7 +103,7 @@ class HumanNoise:
         return cls(values, texts.astype(np.int64), {})
 
     def score(self, continuation: ProseMetrics, author: ProseMetrics) -> float | None:
-        """Return the share of held-out human distances at least as large as this one, 0..1.
+        """Return the fraction of held-out human distances that are at least as large as this one.
 
         Distances use only the metrics that both texts and at least 80% of the human passages have;
         a metric that does not vary among human passages is left out. A continuation scores 0 if it
@@ -125,7 +125,9 @@ class HumanNoise:
         return float(np.mean(shares)) if shares else None
 
     def contributions(self, continuation: ProseMetrics, author: ProseMetrics) -> dict[str, float]:
-        """Return each metric's difference in standard deviations of human differences."""
+        """Return each metric's difference in units of the standard deviation of human
+        differences.
+        """
         change = _scaled(continuation) - _scaled(author)
         sd = np.sqrt(2.0 * np.nanvar(self._within_texts(np.ones(len(self.values), bool)), axis=0))
         return {
@@ -163,7 +165,7 @@ class HumanNoise:
         return [fold for fold in folds if len(fold.distances)]
 
     def _within_texts(self, chosen: NDArray[np.bool_]) -> Floats:
-        """Return the chosen passages' rows less the means of their texts; other rows are NaN."""
+        """Return the chosen passages' rows minus the means of their texts; other rows are NaN."""
         rows = np.where(chosen[:, None], self.values, np.nan)
         for text in np.unique(self.texts[chosen]):
             rows_of_text = chosen & (self.texts == text)
@@ -180,7 +182,7 @@ def _scaled(metrics: ProseMetrics) -> Floats:
 
 
 def _pair_distances(rows: Floats, texts: NDArray[np.int64]) -> Floats:
-    """Return the distances of pairs within texts, at most 100,000, drawn with a fixed seed."""
+    """Return the distances between pairs within texts, of which at most 100,000 are sampled."""
     pairs = [
         np.flatnonzero(texts == text)[np.column_stack(np.triu_indices((texts == text).sum(), 1))]
         for text in np.unique(texts)
@@ -196,7 +198,7 @@ def ledoit_wolf(rows: Floats) -> Floats:
     """Return the covariance of centred ``rows`` (n x p), shrunk to mean variance times identity.
 
     Ledoit and Wolf 2004, "A well-conditioned estimator for large-dimensional covariance matrices",
-    J. Multivariate Analysis 88: the convex combination of least expected squared error.
+    J. Multivariate Analysis 88: the convex combination with the least expected squared error.
     """
     n, p = rows.shape
     sample = rows.T @ rows / n
@@ -212,16 +214,16 @@ def ledoit_wolf(rows: Floats) -> Floats:
 
 
 LENGTHS = (1.0, 0.75, 0.5, 0.35, 0.25)
-"""Shares of the author's passage at which texts are compared; both are cut to as many words."""
+"""Fractions of the author's passage to which both texts may be cut for comparison, in words."""
 
 
 @dataclass
 class Authors:
-    """Passages of a study's authors: the text after each point, and others for the noise floor.
+    """Passages by a study's authors: the text after each point, and others for the noise floor.
 
     Attributes:
         after: point -> what the author wrote after it.
-        human: text -> other passages of the same author, in text order.
+        human: text -> other passages from the same text, in text order.
     """
 
     after: Mapping[str, Prose]
@@ -247,7 +249,9 @@ class Authors:
         return max((len(prose.words) for prose in self.after.values()), default=0)
 
     def compared_words(self, passage: str, words: int) -> int:
-        """Return how many of a continuation's ``words`` are compared; 0 if it is too short."""
+        """Return how many of a continuation's ``words`` words are compared; 0 if it is too
+        short.
+        """
         most = min(words, len(self.after[passage].words))
         return next((int(s * self.words) for s in LENGTHS if int(s * self.words) <= most), 0)
 
@@ -272,13 +276,13 @@ class Authors:
         return self._metrics[passage, words]
 
     def author_metrics(self) -> list[Mapping[str, float | None]]:
-        """Return the metrics of the compared part of the author's text after each point."""
+        """Return the metrics, for each point, of the part of the author's text that is compared."""
         lengths = ((name, len(prose.words)) for name, prose in self.after.items())
         shares = ((name, self.compared_words(name, words)) for name, words in lengths)
         return [self.metrics_after(name, words).as_dict() for name, words in shares if words]
 
     def chance_overlap(self) -> ChanceOverlap:
-        """Return the largest overlap of human passages from different places of one text."""
+        """Return the largest overlap between human passages from different places in one text."""
         overlaps = [
             chance_overlap([p.first(self.words).text for p in row]) for row in self.human.values()
         ]
@@ -289,7 +293,7 @@ class Authors:
         )
 
     def human_scores(self) -> list[float]:
-        """Return the scores of human passages, each compared with the next one of its text.
+        """Return the scores of human passages, each compared with the next passage in its text.
 
         Raises:
             DataError: there are too few passages.

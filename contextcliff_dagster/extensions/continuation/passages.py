@@ -17,7 +17,7 @@ from contextcliff_dagster.extensions.continuation.prose.words import read_prose,
 from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
 _PIECE = 20_000
-"""Characters counted at a time; a text is counted once for all of its points."""
+"""Characters whose tokens are counted at a time; a text is counted once for all of its points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class ReadText:
 
     @property
     def length_tokens(self) -> int:
-        """Return the tokens of the whole text, counted in pieces."""
+        """Return the number of tokens in the whole text, counted in pieces."""
         return self.tokens[-1]
 
     def tokens_before(self, character: int) -> float:
@@ -72,10 +72,10 @@ def read_text(name: str, text: str, tokenizer: Tokenizer) -> ReadText:
 def choose_points(
     text: ReadText, passages: int, before: int, after: int, seed: int
 ) -> tuple[Point, ...]:
-    """Return ``passages`` points, one drawn in each of as many equal stretches of the text.
+    """Divide the text into ``passages`` equal stretches, and draw one point in each.
 
-    Every point has at least ``before`` tokens before it and ``after`` after it, and no two
-    passages of the author overlap.
+    Every point has at least ``before`` tokens before it and ``after`` tokens after it, and author
+    passages do not overlap.
 
     Raises:
         StudyError: the text is too short; it is never repeated.
@@ -104,7 +104,7 @@ def choose_points(
 
 
 def _sentence_end(text: ReadText, low: float, high: float, share: float) -> int | None:
-    """Return the sentence end ``share`` of the way between two token bounds, if there is one."""
+    """Return the sentence end at the fraction ``share`` of those between token bounds, or None."""
     a = bisect.bisect_left(text.ends, text.character_at(low))
     b = bisect.bisect_right(text.ends, text.character_at(high))
     if a >= b:
@@ -118,8 +118,8 @@ _CHARACTERS_A_WORD, _CHARACTERS_A_TOKEN = 12, 4
 def context_before(point: Point, tokens: int, tokenizer: Tokenizer) -> str:
     """Return the whole sentences before ``point`` that fit into ``tokens`` tokens.
 
-    All contexts of a point end with the same character. If the last sentence alone is longer, cut
-    its beginning at white space.
+    All contexts of a point end with the same character. If even the last sentence does not fit, its
+    beginning is cut off at white space.
     """
     text, end = point.text.text, point.at
     starts = [0, *point.text.ends[: bisect.bisect_left(point.text.ends, end)]]
@@ -138,7 +138,7 @@ def context_before(point: Point, tokens: int, tokenizer: Tokenizer) -> str:
 def first_that(holds: Callable[[int], bool], count: int, guess: int) -> int:
     """Return the first number below ``count`` for which ``holds``, or ``count`` if none.
 
-    It must hold for all later numbers. The search starts at ``guess``, in growing steps.
+    Once true, it must hold for all later numbers. The search starts at ``guess``, in growing steps.
     """
     low, high, step = 0, count, 1
     at = min(max(guess, 0), count - 1)
@@ -158,7 +158,7 @@ def _between(text: str, begin: int, end: int) -> str:
 
 
 def _cut(sentence: str, tokens: int, tokenizer: Tokenizer) -> str:
-    """Return the end of a sentence that fits into ``tokens``, from white space if possible."""
+    """Return the end of a sentence that fits in ``tokens``, cut at white space if possible."""
 
     def fits(start: int) -> bool:
         # Count the text as returned: a word without a blank before it may take more tokens.

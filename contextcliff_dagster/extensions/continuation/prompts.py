@@ -20,7 +20,7 @@ INSTRUCTION = (
 )
 TEMPLATE = "{document}\n\n{question}"
 TEMPLATE_TOKENS = 32
-"""Tokens kept free for a chat template and for the text between context and instruction."""
+"""Tokens reserved for a chat template and for the text between context and instruction."""
 
 
 def instruction_of(section: ContinuationSection) -> str:
@@ -31,7 +31,7 @@ def instruction_of(section: ContinuationSection) -> str:
 def recipe_of(
     study: Study, section: ContinuationSection, temperature: float, rounds: int | None = None
 ) -> Recipe:
-    """Return the recipe of an arm, with the study's mode and system text or our defaults.
+    """Return an arm's recipe, with the study's mode and system text or the defaults here.
 
     ``rounds`` defaults to the rounds of the section.
 

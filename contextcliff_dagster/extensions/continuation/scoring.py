@@ -55,19 +55,20 @@ _TEXTS_AT_ONCE = 16
 _LOG = logging.getLogger(__name__)
 
 Key = tuple[str, int]
-"""A continuation's raw output, or the id of the document that its author continued, and the number
-of words measured."""
+"""A continuation's raw output, or the id of the document that its author continued, together with
+the number of words measured.
+"""
 
 
 class Measured(NamedTuple):
-    """Coherence with the name of the embedder that measured it."""
+    """Coherence and the name of the embedder that measured it."""
 
     embedder: str
     coherence: Coherence
 
 
 def embedder_name(study: Study) -> str | None:
-    """Return the name, as in results, of the embedder that a study asks for, or None."""
+    """Return the name, as in results, of the embedder that a study requests, or None."""
     setting = section_of(study).embeddings
     if isinstance(setting, EmbeddingServer):
         return setting.name
@@ -81,7 +82,7 @@ def is_required(study: Study) -> bool:
 
 
 class CoherenceMeter:
-    """Meter of coherence that reuses values in ``kept`` and stops asking once an embedder fails.
+    """Measures coherence, reusing the values in ``kept``; stops calling an embedder once it fails.
 
     ``name`` is the embedder's name; with None nothing is measured.
     """
@@ -94,7 +95,9 @@ class CoherenceMeter:
 
     @classmethod
     def of_run(cls, run: StudyRun) -> CoherenceMeter:
-        """Return a meter that starts with the campaign's records of the same embedder."""
+        """Return a meter that reuses the values that the same embedder measured for the
+        campaign.
+        """
         return cls(run.study, _stored_coherence(run, embedder_name(run.study)))
 
     def measure(self, texts: Sequence[tuple[Key, Prose]]) -> list[Measured | None]:
@@ -110,7 +113,7 @@ class CoherenceMeter:
         return [Measured(self.name, values[key]) if key in values else None for key, _ in texts]
 
     def _asked(self, texts: list[Prose]) -> list[Coherence]:
-        """Return the coherence of ``texts``; an empty list once embeddings have failed."""
+        """Return the coherence of ``texts``, or an empty list once embeddings have failed."""
         if self._is_off:
             return []
         try:
@@ -143,7 +146,7 @@ def missing_sentence(study: Study, records: pd.DataFrame) -> str | None:
 
 
 def _open_embedder(study: Study) -> Embedder | None:
-    """Return the embedder that the study names, or None if it is not installed.
+    """Return the embedder that the study specifies, or None if it is not installed.
 
     Raises:
         EngineError: its files are damaged, or the environment variable of its key is not set.
@@ -199,16 +202,16 @@ def score_rows(
 ) -> list[dict[str, Any]]:
     """Return rows of `tables.CONTINUATION_RECORDS` for rows of predictions, in the same order.
 
-    A continuation and its author's text are cut to the same number of words before measuring. One
-    that the token limit cut off too early has no score unless it collapsed; one that ended too
-    early by itself is the collapse `short`. No score depends on coherence.
+    A continuation and its author's text are cut to the same number of words before measuring. A
+    continuation that the token limit cut off too early has no score unless it collapsed; if it
+    ended too early by itself, that is the collapse `short`. No score depends on coherence.
 
     Args:
         rows: rows with the columns of `contracts.PREDICTIONS`.
         examples: examples by example id.
         authors: author passages of the study; with None nothing is measured.
-        answer_prefix: the recipe's beginning of the reply; removed if a server repeats it.
-        coherence: meter of coherence; with None it is not measured.
+        answer_prefix: the start of the reply set by the recipe; removed if a server repeats it.
+        coherence: meter that measures coherence; None to skip this.
 
     Raises:
         DataError: there are too few human passages.
@@ -241,7 +244,7 @@ def score_rows(
 def _add_coherence(
     compared: Sequence[tuple[dict[str, Any], Prose, Prose]], coherence: CoherenceMeter
 ) -> None:
-    """Add the coherence of the continuations and of as many words of their authors."""
+    """Add the coherence of the continuations and of equally long author passages."""
     texts = [((str(row["raw_output"]), len(prose.words)), prose) for row, prose, _ in compared]
     keys = [(str(row["document_id"]), len(prose.words)) for row, prose, _ in compared]
     after = {key: author for key, (_, _, author) in zip(keys, compared, strict=True)}
@@ -262,7 +265,7 @@ def _columns(found: Measured, prefix: str) -> dict[str, float | None]:
 def _measured(
     text: str, passage: str, authors: Authors, *, ended: bool
 ) -> tuple[dict[str, Any], Prose | None]:
-    """Return the values of a record, and the measured words (None without any).
+    """Return the values of a record, and the measured prose (None if no words were measured).
 
     ``ended``: whether the model stopped by itself, with room for more.
     """

@@ -1,4 +1,4 @@
-"""The key `continuation` of a study file, and the cells that it asks for."""
+"""The key `continuation` of a study file, and the cells that it specifies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BASE = "base"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Partition of the study; ``arm`` is `BASE` or its difference from it, as in the records."""
+    """A partition of the study; ``arm`` is `BASE` or how it differs from it, as in the records."""
 
     tokens: int
     temperature: float
@@ -34,13 +34,13 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Return the partition's key, as ``c004096`` or ``c004096-t0_7``; keys sort by size."""
+        """Return the partition's key, e.g. ``c004096`` or ``c004096-t0_7``; keys sort by size."""
         suffix = "" if self.arm == BASE else f"-t{self.temperature:g}".replace(".", "_")
         return f"c{self.tokens:06d}{suffix}"
 
 
 def cells_of(section: ContinuationSection) -> tuple[Cell, ...]:
-    """Return the cells of a study by temperature, the first one first, smallest size first."""
+    """Return the cells of a study, by temperature as listed, then by ascending size."""
     first = section.temperature[0]
     return tuple(
         Cell(size, temperature, BASE if temperature == first else f"temperature {temperature:g}")
@@ -54,12 +54,12 @@ _FACTOR = {"": 1, "k": 1024, "m": 1024**2}
 
 
 _NEEDS: dict[str, Any] = {"with": {"texts": ["novel.txt"]}}
-"""Key that every other key needs beside it in the examples of docs/studies.md."""
+"""Key that every other key requires, added to the examples in docs/studies.md."""
 _key: Any = partial(Field, json_schema_extra=_NEEDS)
 
 
 def tokens_of(label: Any) -> int:
-    """Return the tokens that ``4096``, ``"4k"`` (4,096) or ``"1M"`` (1,048,576) stand for.
+    """Parse a number of tokens: ``4096``, ``"4k"`` (4,096) or ``"1M"`` (1,048,576).
 
     Raises:
         ValueError: ``label`` is not a number of tokens.
@@ -259,7 +259,7 @@ class ContinuationSection(Section):
 
     @property
     def named_files(self) -> Sequence[str]:
-        """Return the files that the section names; those outside its folder need permission."""
+        """Return the files that the section specifies; files outside its folder need permission."""
         return (*self.texts, *([self.word_list] if self.word_list else []))
 
     @property
@@ -272,10 +272,11 @@ SMALLEST = 2048
 
 
 def context_sizes(most: int, least: int = SMALLEST, divisions: int = 0) -> tuple[int, ...]:
-    """Return window sizes in tokens: ``least`` doubled up to ``most``, and points between.
+    """Return window sizes in tokens, doubling from ``least`` to ``most``, with optional sizes
+    between.
 
-    ``divisions`` is the number of points between neighbours, at equal ratios: 1 adds the geometric
-    mean. ``most`` is the last size even if it is not a doubling of the first.
+    ``divisions`` is the number of sizes between neighbours, at equal ratios: 1 adds the geometric
+    mean. ``most`` is always the last size, even if doubling does not reach it.
 
     Raises:
         StudyError: no size fits, or a number is out of bounds.

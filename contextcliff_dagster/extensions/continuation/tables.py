@@ -1,4 +1,4 @@
-"""The tables that the experiment fills."""
+"""The tables that the continuation experiment fills."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Writers as engines of models.yaml: `continuation-human` and `continuation-planted`.
+"""Writers usable as engines in models.yaml: `continuation-human` and `continuation-planted`.
 
-Both write sentences of the context in random order, so their prose is the author's. If the context
-is long, the planted writer falls into a loop in a share of its continuations.
+Both write sentences from the context in random order, so their prose is the author's. With a long
+context, the planted writer falls into a loop in a fraction of its continuations.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
 
 WRITERS_VERSION = 1
-"""Part of the identity; raise it when a writer answers a prompt differently."""
+"""Version in the writers' identity; increase it if a writer's answers change."""
 EXAMPLE = "loop=8k/0.5"
 _LAW = re.compile(r"loop=([^/]+)/(\d(?:\.\d+)?)")
 _CONTEXT_TOKENS = 2_000
-"""Tokens at the end of the context from which the sentences come, at every size."""
+"""Number of tokens at the end of the context, at every size, from which sentences are taken."""
 
 
 def writer_identity(entry: ModelEntry) -> dict[str, Any]:
@@ -44,7 +44,9 @@ def writer_identity(entry: ModelEntry) -> dict[str, Any]:
 
 
 def _law(entry: ModelEntry) -> tuple[int, float]:
-    """Return the prompt tokens at which loops begin, and the share of continuations that loop."""
+    """Return the prompt length at which loops begin, and the fraction of continuations that
+    loop.
+    """
     match = _LAW.fullmatch(entry.model_id.replace(" ", ""))
     try:
         tokens, share = tokens_of(match[1] if match else ""), float(match[2] if match else 2)
@@ -65,7 +67,7 @@ class HumanWriter(ScriptedEngine):
         super().__init__(entry, writer_identity(entry))
 
     def reply(self, prompt: Prompt, decoding: Decoding) -> tuple[str, str]:
-        """Return sentences from the end of the context, drawn by the seed, up to the output limit.
+        """Return sentences from the end of the context, in seeded order, up to the output limit.
 
         Raises:
             RejectedError: the prompt has no sentence.
@@ -105,7 +107,7 @@ class HumanWriter(ScriptedEngine):
 
 
 class PlantedWriter(HumanWriter):
-    """Writer that repeats one phrase endlessly in a share of its answers to long prompts."""
+    """Writer that repeats one phrase endlessly in a fraction of its answers to long prompts."""
 
     def _lost(self, prompt: Prompt, rng: np.random.Generator) -> str:
         tokens, share = self._identity["law"]

@@ -1,7 +1,7 @@
 """Prompts that an agent is shown at each step, and parsing of its replies.
 
-Holds texts on task, score, bounds and history, each with a placebo of equal length; the state of a
-run; prompts; and the parsing of a reply's configuration.
+Contains the texts on the task and its score, each with a placebo of equal length; the state of a
+run; the prompts; and the parsing of the configuration in a reply.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ShownTrial:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Recorded tokens of one step."""
+    """Token counts recorded for one step."""
 
     prompt_tokens: int
     output_tokens: int
@@ -57,7 +57,7 @@ class RunState:
     """The state of a run so far.
 
     Attributes:
-        trials: the start, then one trial per step.
+        trials: the starting configuration, then one trial per step.
         usage: one entry per step, None if no tokens were recorded.
 
     Raises:
@@ -82,7 +82,7 @@ class RunState:
     def current_step(self, task: Task, axes: Axes) -> int:
         """Return the step of the current trial: the last, or the first with the best validation.
 
-        The start is step 0, and counts as the best if all training failed.
+        The start is step 0; it counts as the best if no configuration could be trained.
         """
         if axes.base == "last":
             return len(self.trials) - 1
@@ -105,7 +105,7 @@ class RunState:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Texts about a task that an agent may read.
+    """Texts about a task that an agent may be shown.
 
     Attributes:
         task: description of data, model and parameters.
@@ -187,7 +187,7 @@ BUNDLED_TEXTS: dict[str, tuple[str, str]] = {
         "between predicted and true target.",
     ),
 }
-"""Task with bundled or generated data -> text on data and model, text on the score."""
+"""Task with bundled or generated data -> its text on data and model, and its text on the score."""
 
 KAGGLE_TEXTS: dict[str, tuple[str, str]] = {
     "nomad": (
@@ -232,9 +232,9 @@ KAGGLE_TEXTS: dict[str, tuple[str, str]] = {
         "difference between predicted and true values.",
     ),
 }
-"""Task with data prepared from a file -> text on data and model, text on the score.
+"""Task with data prepared from a file -> its text on data and model, and its text on the score.
 
-The texts give no number of rows, because a prepared file may be a part of the data.
+The texts give no number of rows, because a prepared file may contain only part of the data.
 """
 
 PLACEBOS: dict[str, tuple[str, str]] = {
@@ -332,9 +332,9 @@ PLACEBOS: dict[str, tuple[str, str]] = {
         "branches and long blue shadows.",
     ),
 }
-"""Task -> unrelated placebo texts, as long as the texts on the task and on its score.
+"""Map a task to placebos: unrelated texts as long as the texts on the task and on its score.
 
-Each has about as many numbers as the text that it replaces.
+Each placebo contains about as many numbers as the text that it replaces.
 """
 
 
@@ -350,10 +350,10 @@ def system_text() -> str:
 def prompt_of(
     task: Task, axes: Axes, state: RunState, texts: Texts | None = None
 ) -> tuple[str, str]:
-    """Return the prompt of the next step: the part that is the same in a whole run, and the rest.
+    """Return the prompt for the next step: the part that is constant during a run, and the rest.
 
     Args:
-        texts: texts on the task and its score, with placebos; by default those of `texts_of`.
+        texts: texts on the task and its score, with placebos; by default from `texts_of`.
 
     Raises:
         KeyError: no texts are given and the task has none.
@@ -424,7 +424,7 @@ duration."""
 
 
 def resources_text(usage: Sequence[Usage | None]) -> str:
-    """Return a line with tokens, cost (USD) and mean latency (s) of the steps so far.
+    """Return a line stating the tokens, cost (USD) and mean latency (s) of the steps so far.
 
     Steps without recorded tokens (None) are excluded from all three numbers.
     """
@@ -442,7 +442,7 @@ _FENCE = "```"
 _BLOCKS: tuple[tuple[How, str], ...] = (("json block", f"{_FENCE}json"), ("block", _FENCE))
 _DEEPEST = 32
 _LONGEST_INTEGER = 400
-"""Most digits of an integer; the largest float has 309, and Python parses at most 4,300."""
+"""Maximum digits of an integer; the largest float has 309, and Python parses at most 4,300."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,8 +451,8 @@ class Parsed:
 
     Attributes:
         proposal: the JSON object of the reply; None if there is none.
-        unparsable: whether the reply has text but no object.
-        how: where in the reply the object was.
+        unparsable: whether the reply has text but no JSON object.
+        how: where in the reply the object was found.
     """
 
     proposal: Mapping[str, Any] | None
@@ -461,14 +461,14 @@ class Parsed:
 
     @property
     def recorded(self) -> dict[str, Shown] | None:
-        """Return the proposal as valid JSON, with NaN, long and nested values put into words."""
+        """Return the proposal as valid JSON, describing NaN, long and nested values in words."""
         if self.proposal is None:
             return None
         return {str(shown(name)): shown(value) for name, value in self.proposal.items()}
 
 
 def parse_reply(text: str | None) -> Parsed:
-    """Return the object in a reply; never raises, whatever the text."""
+    """Parse the JSON object in a reply. Never raises, whatever the text."""
     if text is None or not text.strip():
         return Parsed(None, False, "none")
     for how, part in _places(text.strip()):
@@ -528,7 +528,7 @@ _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
 def reply_schema(task: Task) -> dict[str, Any]:
     """Return the JSON Schema of an object with exactly the parameters of ``task``.
 
-    It contains types only, because bounds and choices are an axis that a schema must not reveal.
+    It contains only types, because bounds and choices are an axis that a schema must not reveal.
     """
     return {
         "type": "object",

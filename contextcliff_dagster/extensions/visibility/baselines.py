@@ -1,6 +1,6 @@
 """Searches without a language model, with the same budget as the model's search.
 
-A search has a start and then as many proposals as the budget allows, each based on earlier trials.
+A search tries a start and then as many proposals, based on earlier trials, as the budget allows.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 _RANDOM_FIRST = 4
-"""Random trials before the first estimate; optuna's default of 10 would use up a budget of 10."""
+"""Random trials before TPE begins; optuna's default of 10 would use up a budget of 10 steps."""
 
 
 class TPESearch:
-    """A TPE sampler over all parameters jointly, given every trial including the start.
+    """A TPE search over all parameters jointly, which learns from every trial including the start.
 
     Raises:
         StudyError: optuna is not installed.
@@ -109,7 +109,7 @@ class Trial(NamedTuple):
 
 
 class Search(Protocol):
-    """A search strategy with state; each instance serves one run."""
+    """A stateful search strategy; each instance is used for one run."""
 
     def propose(self, trials: Sequence[Trial]) -> Config:
         """Return the next configuration after ``trials``, the first of which is the start.
@@ -119,7 +119,7 @@ class Search(Protocol):
 
 
 def run_search(search: Search, objective: Objective, start: Config, budget: int) -> list[Trial]:
-    """Return ``budget`` + 1 trials: the start and the proposals of the search.
+    """Run the search and return ``budget`` + 1 trials: the start and the search's proposals.
 
     Raises:
         ValueError: the budget is negative.
@@ -134,7 +134,7 @@ def run_search(search: Search, objective: Objective, start: Config, budget: int)
 
 
 class RandomSearch:
-    """Random search, uniform in position, log-uniform on log scales (Bergstra, Bengio 2012)."""
+    """Random search, uniform on each parameter's own scale (Bergstra, Bengio 2012)."""
 
     def __init__(self, space: Space, seed: int) -> None:
         self._space = space
@@ -164,8 +164,8 @@ _SMALLEST_STEP = 1 / 64
 class HillClimb:
     """Hill climbing: steps each parameter up and down in random order and keeps improvements.
 
-    A step is a share of the parameter's scale and is halved after a round without improvement. For
-    a choice, every other value is tried. No configuration is tried twice.
+    The step size is a fraction of the parameter's scale and is halved after a round without
+    improvement. For a choice, every other value is tried. No configuration is tried twice.
     """
 
     def __init__(self, space: Space, seed: int, *, higher_is_better: bool) -> None:
@@ -220,7 +220,7 @@ class HillClimb:
 def reported_scores(trials: Sequence[Trial], *, higher_is_better: bool) -> Floats:
     """Return, for each step, the test score of the trial with the best validation score so far.
 
-    Test scores are not used for the choice, because the best of many would be too optimistic.
+    Test scores do not influence the selection, because the best of many would be too optimistic.
     """
     sign = 1.0 if higher_is_better else -1.0
     reported = np.full(len(trials), np.nan)
@@ -233,9 +233,9 @@ def reported_scores(trials: Sequence[Trial], *, higher_is_better: bool) -> Float
 
 
 def area_under_curve(regret: ArrayLike) -> float:
-    """Return the mean regret over a run's steps by the trapezoidal rule; for one step, its regret.
+    """Return a run's mean regret by the trapezoidal rule; a single value is returned as it is.
 
-    0 means the best configuration from the start, 1 the worst until the end.
+    0 means the best configuration throughout the run, 1 the worst.
 
     >>> area_under_curve([1.0, 0.5, 0.0])
     0.5
@@ -249,7 +249,7 @@ def area_under_curve(regret: ArrayLike) -> float:
 def regret_curve(
     trials: Sequence[Trial], best: float, worst: float, *, higher_is_better: bool
 ) -> Floats:
-    """Return the normalised regret of the configuration that would be reported after each step."""
+    """Return the normalised regret, at each step, of the configuration that would be reported."""
     return normalised_regret(
         reported_scores(trials, higher_is_better=higher_is_better), best, worst
     )

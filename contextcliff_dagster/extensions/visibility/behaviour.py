@@ -1,7 +1,7 @@
-"""Measures of search behaviour, independent of scores: moves, repetition and circling.
+"""Measures of search behaviour that do not use scores: moves, repetition and circling.
 
-All measures follow from the configurations. They include context-eval's stability metrics, so that
-its figures stay comparable.
+Context-eval's stability metrics are included, so that results stay comparable with its figures.
+
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Step:
     Attributes:
         config: the trained configuration, with every parameter of the space.
         source: who chose the configuration.
-        proposed: the parsed reply; None if it could not be parsed or none was requested.
-        unparsable: whether a reply came but could not be parsed.
-        events: changes made to the proposal.
-        base: the configuration that the proposal modifies; None means the previous step's.
+        proposed: the parsed reply; None if it could not be parsed or no reply was requested.
+        unparsable: whether a reply was received but could not be parsed.
+        events: changes made to the proposal when it was clamped.
+        base: the configuration that the proposal modifies; None for that of the previous step.
     """
 
     config: Config
@@ -48,20 +48,20 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """Behaviour over the steps that a model proposed; a share is None if its denominator is 0.
+    """Behaviour over the steps that a model proposed. A fraction is None if its denominator is 0.
 
     Attributes:
         steps: number of steps after the start.
         model_steps: number of steps that the model proposed.
         churn: mean distance from the previous step, 0 to 1, averaged over parameters.
         churn_by_parameter: churn of each parameter.
-        changed_parameters: mean share of parameters that changed, however little.
-        stagnation: share of steps that repeat the previous step.
-        oscillation: share of steps that return to an earlier configuration after leaving it.
-        novelty: share of steps with a new configuration. Stagnation, oscillation, novelty sum to 1.
-        clamped_changes: share of requested changes that met a bound.
-        fallback_share: share of steps that the model did not propose.
-        unparsable_share: share of steps whose reply could not be parsed.
+        changed_parameters: mean fraction of parameters that changed at all.
+        stagnation: fraction of steps that repeat the previous step's configuration.
+        oscillation: fraction of steps that return to an earlier configuration after leaving it.
+        novelty: fraction of steps with a new configuration, 1 - stagnation - oscillation.
+        clamped_changes: fraction of requested changes that exceeded a bound.
+        fallback_share: fraction of steps that the model did not propose.
+        unparsable_share: fraction of steps whose reply could not be parsed.
     """
 
     steps: int
@@ -78,7 +78,7 @@ class Behaviour:
 
 
 def behaviour_of(space: Space, steps: Sequence[Step]) -> Behaviour:
-    """Return the behaviour in a run; its first step is the start.
+    """Return the behaviour in a run, given all its steps from the start on.
 
     Raises:
         KeyError: a configuration lacks a parameter of the space.
@@ -112,7 +112,7 @@ def _share(count: int, total: int) -> float | None:
 
 
 def _key(space: Space, config: Config) -> str:
-    """Return the configuration as text; 1 and 1.0 are equal, True differs from them."""
+    """Return the configuration as text for comparison: 1 equals 1.0, but True differs from both."""
     values: list[Value] = []
     for name in space.names:
         value = config[name]
@@ -121,7 +121,7 @@ def _key(space: Space, config: Config) -> str:
 
 
 def _changes(space: Space, steps: Sequence[Step], own: Sequence[int]) -> tuple[int, int]:
-    """Return how many parameter changes proposals requested, and how many met a bound."""
+    """Return how many parameter changes the proposals requested, and how many exceeded a bound."""
     changes = clamps = 0
     for k in own:
         base = steps[k].base or steps[k - 1].config
@@ -138,7 +138,7 @@ _TINY = 1e-9
 
 
 class Stability(TypedDict):
-    """Stability of a trace, with the names of context-eval."""
+    """Stability of a trace, with the field names that context-eval uses."""
 
     instability_score: float
     average_churn: float
@@ -160,7 +160,7 @@ class StabilityMetric:
     def calculate_config_distance(
         self, config_a: Mapping[str, Any], config_b: Mapping[str, Any]
     ) -> tuple[float, list[str]]:
-        """Return the distance of two configurations and the sorted keys that differ.
+        """Return the distance between two configurations and the sorted keys in which they differ.
 
         The distance sums |a - b| / (max(|a|, |b|) + 1e-9) over keys with two numbers (booleans
         included) and 1 for other differences; equal values add 0. A missing key counts as None.
@@ -179,7 +179,7 @@ class StabilityMetric:
         return distance, distances
 
     def evaluate_trace(self, trace_history: Sequence[Mapping[str, Any]]) -> Stability:
-        """Return the stability of a run; each step has its configuration under ``config``.
+        """Return the stability of a run whose steps hold their configurations under ``config``.
 
         Raises:
             TypeError: a configuration has a value that JSON cannot hold.
@@ -207,7 +207,7 @@ STEP_COLUMNS = ("chosen_by", "unparsable", "proposed", "events", "base_config", 
 
 
 def columns_of(step: Step) -> dict[str, Any]:
-    """Return the `STEP_COLUMNS` of a step after the start."""
+    """Return the values of `STEP_COLUMNS` for a step after the start."""
     return {
         "chosen_by": step.source,
         "unparsable": step.unparsable,
@@ -219,7 +219,7 @@ def columns_of(step: Step) -> dict[str, Any]:
 
 
 def step_of(row: Mapping[str, Any]) -> Step:
-    """Return the step in a record, whose missing values may be None or nan (pandas)."""
+    """Return the step stored in a record. Missing values may be None or nan (from pandas)."""
     proposal, unparsable = row["proposed"], row["unparsable"]
     return Step(
         config=json.loads(row["config"]),
@@ -232,7 +232,7 @@ def step_of(row: Mapping[str, Any]) -> Step:
 
 
 def start_of(row: Mapping[str, Any]) -> Step:
-    """Return the start of a record's run."""
+    """Return the start of the run to which a record belongs."""
     return Step(json.loads(row["start_config"]), "start")
 
 

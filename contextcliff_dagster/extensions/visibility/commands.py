@@ -1,4 +1,4 @@
-"""The command `visibility`: what an agent sees while tuning hyper-parameters, and its effect."""
+"""The command `visibility`: how what an agent is shown affects its tuning of hyper-parameters."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _NAMES = {
     "history": "--history-window",
     "start": "--init",
 }
-"""Section key -> option, if their names differ."""
+"""Map a section key to its command-line option where their names differ."""
 
 
 def made_study(
@@ -61,7 +61,7 @@ def made_study(
     """Return the study that the options describe.
 
     Args:
-        keys: values of the section's keys.
+        keys: values for the keys of the section.
         command: `run` or `grid`, for error messages.
         name: the study's name; None derives it from the options.
 
@@ -138,12 +138,12 @@ GRIDS: Mapping[str, Mapping[str, Sequence[str | int]]] = {
         "start": ("low", "neutral", "high"),
     },
 }
-"""Grids from context-eval: number of runs of a benchmark at three seeds -> levels."""
+"""Grids from context-eval: map the number of runs per benchmark with three seeds to the levels."""
 RUN_STEPS, GRID_SEEDS, GRID_STEPS = 3, 3, 10
 
 
 def levels_of(given: Sequence[str]) -> dict[str, list[str | int]]:
-    """Return the levels in texts such as ``AXIS=LEVEL,LEVEL``, by axis.
+    """Parse texts of the form ``AXIS=LEVEL,LEVEL`` into the levels of each axis.
 
     Raises:
         ValueError: a text names no axis or no levels; the message quotes it.
@@ -199,7 +199,7 @@ def prepare(name: str, file: Path, float32: bool, max_samples: int | None, as_js
 def print_run(trace: Trace, file: Path, report: Path, *, as_json: bool, steps: bool) -> None:
     """Print a run's outcome, its stability metrics, and the paths of trace and report.
 
-    ``steps``: whether to print every step, too.
+    ``steps``: whether to print every step as well.
     """
     if as_json:
         run = {"run_id": trace.run.key, "trace": str(file), "report": str(report)}

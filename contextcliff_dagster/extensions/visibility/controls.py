@@ -1,7 +1,7 @@
-"""Agents of known behaviour, as engines of models.yaml, with which the analysis is validated.
+"""Agents of known behaviour, usable as engines in models.yaml, for validating the analysis.
 
-`visibility-attentive` uses the information in a prompt, `visibility-random` ignores it. They read
-the same prompts as a model and reply in the same form; neither sees the axes.
+`visibility-attentive` uses the information in a prompt; `visibility-random` ignores it. Both get
+the same prompts as a model and reply in the same form; neither knows the levels of the axes.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 _CANDIDATES = 64
 _DECADES = 4.0
-"""Assumed width of a parameter without shown bounds, in powers of ten."""
+"""Assumed width, in powers of ten, of a parameter whose bounds are not shown."""
 _STEPS = (0.08, 0.15, 0.3, 0.45)
-"""SDs of steps from a trial, as shares of a parameter's width; the first is used without evidence
-for larger steps."""
+"""SDs of the steps from a trial, as fractions of a parameter's width. Without evidence for larger
+steps, the first is used."""
 _LENGTH = 0.4
-"""Distance within which scores are similar, as a share of a parameter's width."""
+"""Distance within which scores are assumed similar, as a fraction of a parameter's width."""
 _NOISE = 0.1
 _CURIOSITY = 2.0
 
@@ -52,11 +52,11 @@ def ignores_everything(prompt: str, rng: np.random.Generator) -> str:
 
 
 def uses_what_it_sees(prompt: str, rng: np.random.Generator) -> str:
-    """Return a proposal that uses the bounds, earlier trials and direction, as far as shown.
+    """Return a proposal based on the bounds, earlier trials and direction that the prompt shows.
 
-    With bounds it considers all places between them, else places near a trial. With earlier trials
-    and a direction it takes the candidate with the highest upper confidence bound of a Gaussian
-    process (Srinivas et al. 2010). Otherwise the scores are uninformative and it picks at random.
+    The candidates lie near a trial and, if bounds are shown, anywhere between them. With earlier
+    trials and a direction, the agent takes the candidate with the highest upper confidence bound of
+    a Gaussian process (Srinivas et al. 2010); otherwise scores are uninformative, and it picks any.
     """
     view = read_prompt(prompt)
     trials = [trial for trial in (*view.earlier, view.current) if trial.score is not None]
@@ -75,7 +75,9 @@ def uses_what_it_sees(prompt: str, rng: np.random.Generator) -> str:
 
 
 def _candidates(view: PromptView, centre: Floats, rng: np.random.Generator) -> Floats:
-    """Return candidate places (64, D): near a trial, or anywhere if bounds are known."""
+    """Return candidate positions (64, D): near ``centre`` or, for half if bounds are known,
+    anywhere.
+    """
     widths = np.tile(_STEPS, _CANDIDATES // len(_STEPS))[:, None]
     near: Floats = centre + rng.normal(0.0, 1.0, (_CANDIDATES, len(centre))) * widths
     if not view.bounds:
@@ -86,7 +88,7 @@ def _candidates(view: PromptView, centre: Floats, rng: np.random.Generator) -> F
 
 
 def _predicted(known: Floats, scores: Floats, candidates: Floats) -> tuple[Floats, Floats]:
-    """Return a Gaussian process's mean and SD at the candidates (K each), in SD of the scores."""
+    """Return a Gaussian process's mean and SD at the candidates (K each), in SDs of the scores."""
     y = (scores - scores.mean()) / (scores.std() or 1.0)
     inside = _kernel(known, known) + _NOISE * np.eye(len(known))
     across = _kernel(candidates, known)
@@ -102,7 +104,9 @@ def _kernel(a: Floats, b: Floats) -> Floats:
 
 
 def _places(view: PromptView, trial: Seen) -> Sequence[float]:
-    """Return a trial's place: 0 to 1 between bounds, else powers of ten divided by four."""
+    """Return a trial's position: 0 to 1 between bounds or, without bounds, log10 divided by
+    four.
+    """
     return [_place(view, name, trial.config[name]) for name in view.names]
 
 
@@ -137,7 +141,7 @@ _DIRECTION = re.compile(r"^A (higher|lower) score is better\.$", re.MULTILINE)
 _BOUNDS = re.compile(r"^Bounds: (.+)\.$", re.MULTILINE)
 _RANGE = re.compile(r"^(\S+) (\S+) to ([^\s,]+)(, integer)?$")
 _LOG_FROM = 50.0
-"""Ratio of bounds from which a scale is assumed to be logarithmic; prompts do not tell."""
+"""Ratio of bounds from which a scale, which prompts do not state, is assumed to be logarithmic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +159,7 @@ class PromptView:
     Attributes:
         names: names of the parameters.
         current: the configuration that a proposal modifies.
-        earlier: other trials, oldest first; empty if none is shown.
+        earlier: other trials, oldest first; empty if none are shown.
         bounds: bounds by parameter name; empty if none are shown.
         direction: direction of the score; None if it is not shown.
     """
@@ -168,7 +172,7 @@ class PromptView:
 
 
 def read_prompt(prompt: str) -> PromptView:
-    """Return the information in a prompt of `agent.prompt_of`.
+    """Parse the information in a prompt created by `agent.prompt_of`.
 
     Raises:
         ValueError: the text is not such a prompt.
@@ -228,7 +232,9 @@ def agent_identity(entry: ModelEntry) -> dict[str, Any]:
 
 
 class Agent(ScriptedEngine):
-    """An engine that replies as its agent; prompt and seed determine its random draws."""
+    """An engine that replies with an agent's proposals; prompt and seed determine its random
+    draws.
+    """
 
     def __init__(self, entry: ModelEntry) -> None:
         super().__init__(entry, agent_identity(entry))

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Visibility(Experiment):
-    """The visibility experiment: a model tunes hyper-parameters with varied information."""
+    """The visibility experiment: a model tunes hyper-parameters, given varying information."""
 
     name = "visibility"
     version = "2"  # of the shared contrast
@@ -96,7 +96,7 @@ class Visibility(Experiment):
         return score_rows(rows, _runs(run), _benches(run), steps) if rows else []
 
     def traces(self, run: StudyRun, model: str) -> Iterator[Trace]:
-        """Yield the trace of each run of a model; see `runs.traces.traces_of` for errors."""
+        """Yield the trace of each of a model's runs; see `runs.traces.traces_of` for errors."""
         from contextcliff_dagster.extensions.visibility.runs.traces import traces_of
 
         return traces_of(run, self, model, _runs(run), _benches(run))
@@ -177,7 +177,7 @@ def _runs(run: StudyRun) -> Mapping[str, PlannedRun]:
 
 
 def _benches(run: StudyRun) -> Benches:
-    """Return the study's benchmarks with their landscapes; tabulate missing ones."""
+    """Return the study's benchmarks with their landscapes, and tabulate missing landscapes."""
     from contextcliff_dagster.extensions.visibility.kept_landscapes import grounds_of
     from contextcliff_dagster.extensions.visibility.runs.tuning import Benches
 

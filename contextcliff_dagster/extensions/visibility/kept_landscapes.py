@@ -1,8 +1,8 @@
 """Storage of the landscapes and data that a study's runs depend on.
 
-Starts and regret depend on landscapes. They are tabulated before the first call and stored once
-for all studies, each under the hash of its inputs. They are copied with a study to another store;
-a study's list of landscapes is ``visibility_documents/manifest.json``.
+Starts and regret depend on landscapes. Landscapes are tabulated before the first call, stored once
+for all studies under the hash of their inputs, and copied along with a study to another store. A
+study lists its landscapes in ``visibility_documents/manifest.json``.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Ground:
 
 
 def grounds_of(study: Study, store: Store) -> dict[str, Ground]:
-    """Return the landscapes and data of a study's runs, by benchmark; make missing ones.
+    """Return a study's landscapes and data hashes by benchmark; tabulate missing landscapes.
 
-    A study that has begun keeps its landscapes, and no data are read.
+    A study that has begun keeps its landscapes; no data are read for it.
 
     Raises:
         StudyError: scikit-learn is not installed, or a landscape is too flat to distinguish
@@ -75,7 +75,7 @@ def grounds_of(study: Study, store: Store) -> dict[str, Ground]:
 
 
 def frozen_list(study: Study, store: Store) -> DocumentList | None:
-    """Return the list of the study's landscapes if it is complete, without making any."""
+    """Return the list of the study's landscapes, or None if it is incomplete; tabulates nothing."""
     listing = read_list(_folder(study, store), _asked(study))
     if listing is None or any(_listed(row, store) is None for row in listing.documents):
         return None
@@ -83,7 +83,7 @@ def frozen_list(study: Study, store: Store) -> DocumentList | None:
 
 
 def write_grounds(study: Study, store: Store, grounds: Mapping[str, Ground]) -> None:
-    """Record ``grounds``, whose landscapes are in the store, as those that the study began with.
+    """Record that the study began with ``grounds``, whose landscapes are already in the store.
 
     Raises:
         StoreError: the study has begun with other landscapes.
@@ -99,7 +99,7 @@ def write_grounds(study: Study, store: Store, grounds: Mapping[str, Ground]) -> 
 
 
 def _begun(study: Study, store: Store) -> dict[str, Ground]:
-    """Return the grounds in the study's list, whatever benchmarks the list was made for."""
+    """Return the grounds in the study's list, even if it was written for other benchmarks."""
     listing = read_list(_folder(study, store))
     grounds = {}
     for row in listing.documents if listing else ():
@@ -110,7 +110,7 @@ def _begun(study: Study, store: Store) -> dict[str, Ground]:
 
 
 def ground_named(name: str, store: Store) -> Ground:
-    """Return the landscape of a benchmark, tabulated unless the store has it, and its data.
+    """Return a benchmark's landscape, tabulating it unless it is stored, and the hash of its data.
 
     Raises:
         StudyError, DataError, StoreError: see `grounds_of`.
@@ -140,13 +140,13 @@ def ground_named(name: str, store: Store) -> Ground:
 
 
 def _listed(row: Mapping[str, Any], store: Store) -> Landscape | None:
-    """Return the landscape of a list row; None if it is missing from the store."""
+    """Return the landscape that a list row refers to; None if it is missing from the store."""
 
     return read_landscape(store, row["benchmark"], row["made_of"])
 
 
 def row_of(ground: Ground) -> dict[str, Any]:
-    """Return the list row of a landscape."""
+    """Return the row that describes a landscape in a study's list."""
     landscape = ground.landscape
     acceptance = accept(landscape)
     return {
@@ -180,7 +180,7 @@ LEAST_ERRORS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """Whether a landscape is acceptable; a flat one cannot distinguish searches.
+    """Whether a landscape is acceptable, as a flat landscape cannot distinguish searches.
 
     Attributes:
         spread: difference between the best and the worst configuration, in the score's unit.
@@ -202,7 +202,7 @@ class Acceptance:
 
 
 def accept(landscape: Landscape) -> Acceptance:
-    """Return whether a landscape's means spread by >= .05 and >= 3 standard errors.
+    """Judge whether a landscape's means spread by >= .05 and >= 3 standard errors.
 
     The best and worst of 128 means differ by about five standard errors by chance alone. Therefore
     both are chosen on every other split and compared on the remaining splits, then vice versa. The
@@ -237,7 +237,7 @@ def accept(landscape: Landscape) -> Acceptance:
 
 
 def _compared(chosen: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return best minus worst, as ranked by ``chosen``, on each split of ``scores``."""
+    """Return best minus worst, as ranked by ``chosen``, for each split of ``scores``."""
     means = chosen.mean(axis=1)
     return np.asarray(scores[means.argmax()] - scores[means.argmin()])
 
@@ -246,7 +246,7 @@ VERSION = 1
 
 
 def landscape_file(store: Store, task: str, made_of: str) -> Path:
-    """Return the path of a landscape, by task and fingerprint."""
+    """Return the path of the landscape with this task and fingerprint."""
     return store.root / "_visibility" / "landscapes" / f"{slug(task)}-{made_of[:16]}.json"
 
 
@@ -278,7 +278,7 @@ def as_json(landscape: Landscape) -> dict[str, Any]:
 
 
 def read_landscape(store: Store, task: str, made_of: str) -> Landscape | None:
-    """Return the landscape of a task with this fingerprint, or None if there is none.
+    """Return the stored landscape with this task and fingerprint, or None if there is none.
 
     Raises:
         StoreError: the file is damaged, or of another version.
@@ -296,7 +296,7 @@ def read_landscape(store: Store, task: str, made_of: str) -> Landscape | None:
 
 
 def from_json(text: bytes) -> Landscape | None:
-    """Return the landscape in a file; None if it is damaged or of another version."""
+    """Parse a landscape from the content of a file; None if it is damaged or of another version."""
     try:
         content = json.loads(text)
         digest = content.pop("sha256")
@@ -317,7 +317,7 @@ def from_json(text: bytes) -> Landscape | None:
 
 
 def _rows(scores: Any) -> list[list[float | None]]:
-    """Return the scores as lists, with None for nan, which JSON lacks."""
+    """Return the scores as lists, with None in place of nan, which JSON lacks."""
     return [[None if np.isnan(score) else float(score) for score in row] for row in scores]
 
 
@@ -376,7 +376,7 @@ LANDSCAPES = Landscapes()
 
 
 def archived(study: Study, store: Store) -> KeptList:
-    """Return the landscapes of a study that has begun, and the trainings on its splits.
+    """Return a begun study's landscapes, and the trainings on its splits, for an archive.
 
     Raises:
         StoreError: the landscapes or trainings cannot be read.
@@ -395,7 +395,7 @@ def archived(study: Study, store: Store) -> KeptList:
 
 
 def restore(study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:
-    """Restore landscapes (see `KeptDocuments.restore`); scores already stored stay unchanged."""
+    """Restore landscapes (see `KeptDocuments.restore`) without changing already stored scores."""
     names = section_of(study).benchmarks
     grounds: dict[str, Ground] = {}
     trainings: dict[str, list[Any]] = {}

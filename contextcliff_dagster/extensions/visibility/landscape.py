@@ -1,6 +1,6 @@
-"""Landscapes: scores over a task's whole space, measured once on many configurations and splits.
+"""Landscapes: scores of many configurations across a task's space, measured once on many splits.
 
-Starts of known quality are drawn from them. `kept_landscapes` stores them.
+Starts of known quality are drawn from landscapes, and `kept_landscapes` stores them.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ POINTS, SPLITS = 128, 20
 
 @dataclass(frozen=True)
 class Landscape:
-    """Scores over a space; arrays are configurations x splits, nan if training failed.
+    """Scores across a space, as arrays of configurations x splits; nan if training failed.
 
     Attributes:
         task: name of the task.
         made_of: hash of everything that the scores depend on, see `fingerprint`.
         higher_is_better: direction of the score.
-        unit: size of one unit of difference in scores, see `Score.unit`.
+        unit: unit in which score differences are expressed, see `Score.unit`.
         configs: the configurations.
-        splits: seeds of the splits and of the models trained on them.
+        splits: seeds for the splits and for the models trained on them.
         validation: scores on the rows that a search sees.
-        test: scores on the rows that are only reported.
+        test: scores on the rows that are used only for reporting.
     """
 
     task: str
@@ -82,9 +82,9 @@ class Landscape:
         return float(finite.max() if highest else finite.min())
 
     def objective(self, space: Space, split: int) -> Objective:
-        """Return a function that looks up scores on one split by the nearest configuration.
+        """Return a function that looks up the scores of the nearest configuration on one split.
 
-        Uses the Euclidean distance of `Space.positions`; different choices have distance 1.
+        Distances are Euclidean in `Space.positions`; different choices are at distance 1.
         """
         positions = np.array([space.positions(config) for config in self.configs])
         unordered = space.without_order()
@@ -111,11 +111,11 @@ def tabulate(
 ) -> Landscape:
     """Train ``points`` Sobol configurations on every split, and return their scores.
 
-    Configurations that scikit-learn cannot train have nan.
+    The scores of configurations that scikit-learn cannot train are nan.
 
     Args:
         seed: seed of the Sobol sequence.
-        on_progress: callback for the number of finished trainings and their total.
+        on_progress: called with the number of finished trainings and their total.
 
     Raises:
         DataError: there are too few rows to split.
@@ -144,9 +144,9 @@ def tabulate(
 
 
 def fingerprint(task: Task, data: Data, points: int, splits: Sequence[int], seed: int) -> str:
-    """Return the hash of task, space, data, points and splits.
+    """Return the hash of task, space, score, data, points, splits and seed.
 
-    scikit-learn's version is excluded, because scores already shown to a model must stay valid.
+    It ignores scikit-learn's version, because scores already shown to a model must stay valid.
     """
     parts = [task.name, repr(task.space.parameters), task.score.name, data_digest(data)]
     return hashlib.sha256(json.dumps([*parts, points, list(splits), seed]).encode()).hexdigest()
@@ -167,9 +167,9 @@ def data_digest(data: Data) -> str:
 def sobol_configs(space: Space, count: int, seed: int) -> list[dict[str, Value]]:
     """Return ``count`` evenly spread configurations from a scrambled Sobol sequence (Owen 1998).
 
-    Points use each parameter's own scale, with parameters sorted by name, and are rounded to three
-    digits, so that an agent can repeat them exactly. With the same seed, a longer sequence starts
-    with the shorter one.
+    Values follow each parameter's own scale and are rounded to three digits, so that an agent can
+    repeat them exactly. With the same seed, a longer sequence starts with the shorter one.
+
 
     Raises:
         ValueError: ``count`` is less than one.
@@ -200,12 +200,12 @@ def _of_three_digits(space: Space, config: dict[str, Value]) -> dict[str, Value]
 
 
 def normalised_regret(scores: ArrayLike, best: float, worst: float) -> Floats:
-    """Return the regret of ``scores`` as a share of the range from best to worst.
+    """Return the regret of ``scores`` as a fraction of the range from best to worst.
 
     The result is (best - score) / (best - worst), clipped to 0..1, in the shape of ``scores``.
 
     The formula works in both directions: for errors ``best`` is the lower value. Scores outside the
-    range become 0 or 1, failed ones (nan) 1. If best and worst are equal, all are .5.
+    range become 0 or 1, and nan (a failure) becomes 1. All are .5 if best equals worst.
 
     >>> normalised_regret([0.9, 0.7, 0.5, 0.95], best=0.9, worst=0.5).round(3).tolist()
     [0.0, 0.5, 1.0, 0.0]
@@ -218,7 +218,7 @@ def normalised_regret(scores: ArrayLike, best: float, worst: float) -> Floats:
 
 
 def regrets(landscape: Landscape) -> Floats:
-    """Return the regret of each configuration's mean test score; nan if it has none."""
+    """Return the regret of each configuration's mean test score; nan if there is no mean."""
     regret = normalised_regret(landscape.means, landscape.best, landscape.worst)
     return np.where(np.isnan(landscape.means), np.nan, regret)
 
@@ -229,18 +229,18 @@ BOUNDS: dict[Stratum, tuple[float, float]] = {
     "neutral": (0.45, 0.55),
     "high": (0.0, 0.2),
 }
-"""Stratum -> its lowest and highest regret; the name tells how good the start is."""
+"""Map a stratum to its lowest and highest regret; its name says how good the start is."""
 _FEWEST = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A configuration with which runs begin.
+    """A configuration that runs begin with.
 
     Attributes:
         score: mean test score.
         regret: normalised regret of the mean test score.
-        percentile: share of configurations with an equal or worse score.
+        percentile: fraction of configurations with an equal or worse score.
     """
 
     config: Config
@@ -259,7 +259,7 @@ def members(landscape: Landscape, stratum: Stratum) -> NDArray[np.intp]:
 
 
 def start_of(landscape: Landscape, stratum: Stratum, seed: int | None = None) -> Start:
-    """Return a start in a stratum: drawn by ``seed``, or the median one without a seed.
+    """Return a start from a stratum: a random one if a ``seed`` is given, else the median.
 
     Raises:
         DataError: fewer than four configurations have scores, or a stratum is empty.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.studies import Study
 
 Text: TypeAlias = Literal["hidden", "placebo", "shown"]
-"""Visibility of a text; `placebo` is an unrelated text of the same length."""
+"""How a text is shown; `placebo` replaces it by an unrelated text of the same length."""
 Shown: TypeAlias = Literal["hidden", "shown"]
 Base: TypeAlias = Literal["last", "best"]
 """Which configuration a proposal modifies."""
@@ -36,7 +36,7 @@ class Axes:
         resources: tokens, cost and latency so far.
         bounds: lowest and highest value of each parameter, or its choices.
         direction: whether a higher or a lower score is better.
-        history: number of earlier steps that are listed with their scores.
+        history: how many earlier steps are listed with their scores.
         base: whether steps modify the last configuration or the best by validation score.
         start: stratum of the first configuration; `default` is the task's own start.
     """
@@ -52,7 +52,7 @@ class Axes:
 
     @property
     def signature(self) -> str:
-        """Return all levels as a slug, ``h5-t1m0r0b1d0-last-low``; 0 hidden, 1 shown, p placebo."""
+        """Return all levels as a slug, ``h5-t1m0r0b1d0-last-low``: 0 hidden, 1 shown, p placebo."""
         marks = {"hidden": "0", "shown": "1", "placebo": "p"}
         letters = "".join(
             f"{name[0]}{marks[getattr(self, name)]}"
@@ -86,7 +86,7 @@ def combinations(levels: dict[str, Sequence[Level]]) -> Iterator[Axes]:
 
 
 def runs_of(section: VisibilitySection) -> tuple[PlannedRun, ...]:
-    """Return a study's runs: every combination for every seed of every benchmark."""
+    """Return a study's runs: every combination of levels for every benchmark and seed."""
     axes = tuple(combinations(section.levels))
     return tuple(
         PlannedRun(benchmark, seed, combination)
@@ -98,12 +98,12 @@ def runs_of(section: VisibilitySection) -> tuple[PlannedRun, ...]:
 
 _MOST_RUNS = 100_000
 _NEEDS: dict[str, Any] = {"with": {"benchmarks": ["toy"]}}
-"""Key required next to every other key, for the examples in docs/studies.md."""
+"""Key that every other key requires, added to the examples in docs/studies.md."""
 _key: Any = partial(Field, json_schema_extra=_NEEDS)
 
 
 def _levels(value: Any) -> Any:
-    """Return the levels in a value or list; true means `shown`, false `hidden`."""
+    """Convert a value or list to levels, with true meaning `shown` and false `hidden`."""
     words = {True: "shown", False: "hidden"}
     return [words[level] if isinstance(level, bool) else level for level in listed(value)]
 

@@ -1,4 +1,4 @@
-"""Tables that the experiment fills."""
+"""Tables that the visibility experiment fills."""
 
 from __future__ import annotations
 

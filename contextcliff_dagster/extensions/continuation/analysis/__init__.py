@@ -1,5 +1,5 @@
 """Analysis of one model's outcomes over context sizes, with passages as units.
 
-Belongs here: statistics over passages measured at every size. Does not belong here: measuring prose
-(`prose`), scoring it (`noise`, `scoring`) and showing results (`report`).
+This package holds statistics over passages measured at every size. Measuring prose (`prose`),
+scoring it (`noise`, `scoring`) and presenting results (`report`) do not belong here.
 """

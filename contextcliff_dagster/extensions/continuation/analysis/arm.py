@@ -51,12 +51,14 @@ if TYPE_CHECKING:
 
 PERMUTATIONS = 4_999
 MOST_ROUNDS = 20
-"""Number of rounds whose means the result keeps for pictures."""
+"""Maximum rounds whose means are stored in the result for pictures."""
 
 
 @dataclass(frozen=True, slots=True)
 class SizeTests:
-    """One endpoint of one arm by size (S), with the least p-value each test can reach (S)."""
+    """One endpoint of one arm by size (S), with the smallest p-value that each test can reach
+    (S).
+    """
 
     sizes: list[SizeOutcome]
     least: list[float | None]
@@ -68,7 +70,7 @@ def size_outcomes(
     """Return the means and declines of ``endpoint``, with unadjusted p-values.
 
     If size has no effect, either sign of a passage's difference is equally likely. Passages that
-    lack an outcome at either size are left out of that pair.
+    lack an outcome at either of two sizes are excluded from their comparison.
     """
     means = arm.means(endpoint)
     base = baseline_size(means)
@@ -100,7 +102,7 @@ def size_outcomes(
 
 
 def round_means(values: Floats) -> list[float | None]:
-    """Return the means over passages (P, R) of the first `MOST_ROUNDS` rounds, None if empty."""
+    """Return the means over passages of ``values`` (P, R) for up to `MOST_ROUNDS` rounds."""
     means = mean_known(values[:, :MOST_ROUNDS].T)
     return [None if np.isnan(mean) else float(mean) for mean in means]
 
@@ -108,13 +110,13 @@ def round_means(values: Floats) -> list[float | None]:
 def mean_interval(
     values: Floats, clusters: Ints, confidence: float
 ) -> tuple[float, float] | tuple[None, None]:
-    """Return the interval of the mean of passage values (P), None with a single cluster."""
+    """Return the interval for the mean of passage values (P); None twice with a single cluster."""
     means = ClusterMeans.of(values, clusters)
     return means.interval(confidence) if means else (None, None)
 
 
 def baseline_size(means: Floats) -> int | None:
-    """Return the index of the smallest size with outcomes, or None without any."""
+    """Return the index of the smallest size with outcomes, or None if no size has any."""
     usable = np.flatnonzero((~np.isnan(means)).any(axis=0))
     return int(usable[0]) if len(usable) else None
 
@@ -164,21 +166,23 @@ def _decline(
 
 
 def lost(means: Floats, base: int, size: int) -> Floats:
-    """Return each passage's mean at ``base`` less its mean at ``size`` (P); tiny ones are 0."""
+    """Return each passage's mean at ``base`` minus its mean at ``size`` (P); tiny differences
+    become 0.
+    """
     change = means[:, base] - means[:, size]
     return np.where(np.abs(change) < 1e-12, 0.0, change)
 
 
 _DRAWS = 4_000
 TAIL = 0.5
-"""Share of the error rate beyond each end of the interval (benchmarks/continuation.py)."""
+"""Fraction of the error rate beyond each end of the interval (benchmarks/continuation.py)."""
 _LEAST_LOSS = 0.03
-"""Loss, as a share of the baseline, below which a drawn curve has no loss to locate."""
+"""Loss, as a fraction of the baseline, below which a sampled curve has no loss to locate."""
 _BORROWED = 8.0
-"""Number of passages with the mean variance that each size borrows."""
+"""Weight, in passages, of the variance pooled over sizes when estimating that of each size."""
 _LEAST, _MOST = 0.01, 0.99
 _MOST_WORTH = 10.0
-"""Most 0/1 outcomes that one generation's score is worth: the least dispersion is .1."""
+"""Maximum 0/1 outcomes that one generation's score counts as: the dispersion is at least .1."""
 
 
 def locate_loss(
@@ -187,7 +191,7 @@ def locate_loss(
     shown_at: int | None,
     settings: AnalysisSettings,
 ) -> LossLocation | None:
-    """Return where half of the loss at the largest size has happened, or None without a loss.
+    """Return the size at which half of the final loss has occurred, or None without a loss.
 
     Args:
         shown_at: first size (tokens) whose decline is significant.
@@ -223,7 +227,7 @@ def locate_loss(
 
 
 def _levels(arm: ArmOutcomes, endpoint: EndpointName, places: list[int]) -> tuple[Floats, Floats]:
-    """Return the mean at each of ``places`` by paired declines, and its worth in outcomes."""
+    """Return each place's mean, from paired declines, and the number of outcomes it is worth."""
     means = arm.means(endpoint)
     base = places[0]
     changes = [lost(means, base, s) for s in places[1:]]
@@ -245,7 +249,7 @@ def _levels(arm: ArmOutcomes, endpoint: EndpointName, places: list[int]) -> tupl
 
 
 def _likeness(arm: ArmOutcomes, places: list[int]) -> Floats:
-    """Return the design effect of rounds within passages, by size."""
+    """Return the design effect, at each size, of rounds of one passage being correlated."""
     outcomes = arm.intact[:, places]
     mask = ~np.isnan(outcomes)
     passage, size, _ = np.nonzero(mask)
@@ -255,7 +259,7 @@ def _likeness(arm: ArmOutcomes, places: list[int]) -> Floats:
 
 
 def intact_upper(first: Floats, other: Floats, confidence: float) -> float | None:
-    """Return the upper limit of a decline in the share without collapse, by `intact_limits`.
+    """Return the upper limit for a decline in the share without collapse, using `intact_limits`.
 
     >>> whole = np.ones((20, 5))
     >>> round(intact_upper(whole, whole, 0.95), 3)
@@ -266,10 +270,10 @@ def intact_upper(first: Floats, other: Floats, confidence: float) -> float | Non
 
 
 def intact_limits(first: Floats, other: Floats, z: float) -> tuple[float, float] | None:
-    """Return limits of a difference of shares that keep a width even if none collapsed.
+    """Return limits for a difference of shares that have some width even without any collapse.
 
-    These are Newcombe's limits over the design effect of rounds within passages. They ignore that
-    both sizes have the same passages, which is conservative.
+    These are Newcombe's limits, adjusted for the design effect of rounds within passages. Ignoring
+    that both sizes have the same passages is conservative.
 
     Args:
         first, other: 1 or 0 by passage and round, at the smallest size and at another (P, R); NaN
@@ -284,7 +288,9 @@ def intact_limits(first: Floats, other: Floats, z: float) -> tuple[float, float]
 
 
 def share_limits(outcomes: Floats, z: float) -> tuple[float, float] | tuple[None, None]:
-    """Return Wilson's limits of the share without collapse (P, R), over that design effect."""
+    """Return Wilson's limits for the share without collapse (P, R), adjusted as in
+    `intact_limits`.
+    """
     if np.isnan(outcomes).all():
         return None, None
     low, high = wilson_limits(*_effective_shares([outcomes])[0], z)
@@ -292,7 +298,7 @@ def share_limits(outcomes: Floats, z: float) -> tuple[float, float] | tuple[None
 
 
 def _effective_shares(sides: list[Floats]) -> list[tuple[float, float]]:
-    """Return each side's share and effective number of outcomes, with a common correlation."""
+    """Return each side's share and effective number of outcomes, given a common correlation."""
     masks = [~np.isnan(side) for side in sides]
     cell = np.concatenate([np.nonzero(mask)[0] + i * len(mask) for i, mask in enumerate(masks)])
     outcome = np.concatenate([side[mask] for side, mask in zip(sides, masks, strict=True)])
@@ -309,11 +315,11 @@ MOST_PASSAGES = 2_000
 
 
 def components_of(arm: ArmOutcomes) -> Components | None:
-    """Return the variance components of the scores, or None below two paired passages.
+    """Return the variance components of the scores, or None with fewer than two paired passages.
 
     The variance of rounds is pooled within passage and size. The interaction of size and passage is
-    half the variance of the passages' differences from the smallest size, less the share of the
-    rounds. With single rounds the two cannot be separated, and ``round`` is null.
+    half the variance of the passages' differences from the smallest size, less the part that is due
+    to rounds. With single rounds the two cannot be separated, and ``round`` is null.
     """
     means = arm.means("score")
     base = baseline_size(means)
@@ -353,13 +359,13 @@ def components_of(arm: ArmOutcomes) -> Components | None:
 def plan_study(
     components: Components, base: float, margin: float, tests: int, confidence: float
 ) -> list[Plan]:
-    """Return the passages that show a decline of one or two margins with each of `POWERS`.
+    """Return the passages needed to detect a decline of one or two margins with each of `POWERS`.
 
     Plans have the study's rounds and, if their variance is known, half and twice as many.
 
     Args:
         base: mean score at the smallest size.
-        tests: size of the family of Holm's adjustment, whose first step counts.
+        tests: number of tests in Holm's adjustment, whose first (strictest) step is assumed.
     """
     level = (1.0 - confidence) / tests
     n = max(round(components.rounds), 1)
@@ -380,11 +386,11 @@ def plan_study(
 def passages_needed(
     components: Components, base: float, decline: float, power: float, rounds: int, level: float
 ) -> int | None:
-    """Return the passages that show ``decline`` at one size, tested one-sided at ``level``.
+    """Return the passages needed to detect ``decline`` at one size, one-sided at ``level``.
 
-    A decline may mean that a share of generations loses its whole score (a mixture of 0 and the
-    baseline's scores), so the larger variance of rounds of the two cases is used. Return None if
-    more than 2,000 passages are needed, or ``base`` is smaller than ``decline``.
+    A decline may mean that some generations lose their whole score (a mixture of 0 and baseline
+    scores), so the larger of the variances of rounds with and without such losses is used. Return
+    None if more than 2,000 passages are needed, or ``base`` is smaller than ``decline``.
     """
     if decline > base:
         return None
@@ -397,7 +403,8 @@ def passages_needed(
 
 
 ROOM = 2.0
-"""Least score at the smallest size, in margins, for the absence of a decline to mean much."""
+"""Smallest score at the smallest size, in margins, for the absence of a decline to be meaningful.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -511,13 +518,13 @@ def _location(
 def _verdict(
     tested: _Tested, unscored: Floats, margin: float, alpha: float
 ) -> tuple[ContinuationVerdict, str]:
-    """Return the verdict with its reason; the first that applies:
+    """Return the verdict and its reason. The first verdict that applies is chosen:
 
     - ``insufficient_data``: fewer than two sizes have outcomes, or so few passages that no size
       could become significant.
     - ``collapse``, ``decline``: a size or the trend is significant (share without collapse, score).
     - ``no_decline``: both endpoints rule out a decline above the margin at every size, the smallest
-      size scores high enough to lose it, and the share of unscored generations is within it.
+      size scores high enough to show one, and unscored generations do not exceed the margin.
     - ``undecided``: anything else.
     """
     score, intact = tested.score, tested.intact
@@ -558,11 +565,11 @@ LEAST_SIZES = 3
 def trend_over_sizes(
     means: Floats, sizes: Ints, clusters: Ints, rng: np.random.Generator, confidence: float
 ) -> Trend | None:
-    """Return the slope over log2 size with a level per passage, or None if undefined.
+    """Return the slope over log2 size, with an intercept per passage, or None if undefined.
 
     The statistic is the sum over passages of sum_s (x_s - mean x) y_s, x = log2 size, over the
-    sizes that the passage has. Without an effect of the size, a passage's means are exchangeable
-    over its sizes. The p-value is (1 + reached) / (1 + drawn) permutations.
+    sizes that the passage has. If size has no effect, a passage's means are exchangeable over its
+    sizes. The p-value is (1 + reached) / (1 + drawn) permutations.
 
     Args:
         means: means of passages by size (P, S), NaN if missing.

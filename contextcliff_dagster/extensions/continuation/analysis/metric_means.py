@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 def with_metrics(
     result: ContinuationResult, rows: pd.DataFrame, authors: Authors, settings: AnalysisSettings
 ) -> ContinuationResult:
-    """Return ``result`` with its `metrics`, `recitation` and warnings of recitation.
+    """Return ``result`` with `metrics`, `recitation` and warnings about recitation added.
 
     Args:
-        result: result of these rows.
+        result: the result for these rows.
         rows: rows as for `outcomes.clean_outcomes`, with the columns of the metrics; a missing
             column counts as not measured.
         authors: author passages of the study.
@@ -74,7 +74,7 @@ def with_metrics(
 
 
 def _authors_in(rows: pd.DataFrame, name: str) -> list[float]:
-    """Return the authors' values in the records: for each passage the one over the most words."""
+    """Return the authors' values from the records: for each passage, that over the most words."""
     column = f"author_{name}"
     if column not in rows.columns:
         return []
@@ -133,7 +133,9 @@ def _sizes(rows: pd.DataFrame, name: str, arm: ArmOutcomes, confidence: float) -
 def _interval(
     values: Floats, clusters: Ints, name: str, confidence: float
 ) -> tuple[float, float] | tuple[None, None]:
-    """Return the interval within the metric's bounds, or None twice if the clusters agree."""
+    """Return the interval, limited to the metric's bounds, or None twice if clusters do not
+    differ.
+    """
     means = ClusterMeans.of(values, clusters)
     if means is None or means.standard_error <= AGREE * max(abs(means.mean), 1.0):
         return None, None
@@ -151,7 +153,7 @@ _SHARES = frozenset(
 
 
 COMMON = 0.05
-"""Share of recited continuations at one context size from which the report warns."""
+"""Fraction of recited continuations at one context size from which the report warns."""
 _LEAST = 2
 
 
@@ -160,7 +162,7 @@ def recitation_of(
 ) -> Recitation | None:
     """Count the recited continuations of each arm and size; return None without data.
 
-    A continuation is recited if its overlap with the author's text exceeds that of chance.
+    A continuation is recited if its overlap with the author's text exceeds chance overlap.
 
     ``rows`` have the columns `longest_run` and `shared_runs` of the records. ``chance`` is measured
     on human passages of the study.
@@ -196,7 +198,7 @@ def _size(tokens: int, counts: Mapping[Any, int]) -> RecitedSize:
 
 
 def recitation_warnings(recitation: Recitation | None) -> Sequence[str]:
-    """Return a warning for each arm that recites often at some size."""
+    """Return a warning for each arm that often recites the text at some size."""
     if recitation is None:
         return []
     pairs = count(recitation.chance_pairs, "pair")

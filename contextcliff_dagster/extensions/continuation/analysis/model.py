@@ -1,10 +1,10 @@
-"""Analysis of one model: its arms, each arm against the first, and the noise floor.
+"""Analysis of one model: its arms, comparisons of each arm with the first, and the noise floor.
 
-Arms are compared on the same passages: means over sizes, each size, and the extra decline.
+Arms are compared on the same passages by means over sizes, by single sizes, and by extra decline.
 
-Tests flip the signs of whole passages, two-sided. Holm's adjustment of means over sizes and extra
-declines covers all arms and both endpoints. Single sizes are adjusted within an arm and endpoint,
-because they show where a difference lies, not whether there is one.
+Tests are two-sided and flip the signs of whole passages. Holm's adjustment of means over sizes and
+extra declines covers all arms and both endpoints. Single sizes are adjusted within an arm and
+endpoint, because they show where a difference lies, not whether there is one.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _difference(
 
 
 def _verdict(overall: Sequence[ArmDifference], *, alike: bool, alpha: float) -> ArmVerdict:
-    """Return the verdict by significant means and extra declines, else by whether ``alike``."""
+    """Return the verdict from significant means and extra declines or, if none are, ``alike``."""
     ways = {
         -1 if ((row.difference or 0.0) < 0.0) != row.extra_decline else 1
         for row in overall
@@ -167,7 +167,7 @@ def _alike(
 ) -> bool:
     """Return whether, at every size, the limits of both endpoints lie within the margin.
 
-    If more of either arm's generations than the margin have no score, the answer is no.
+    They do not if, in either arm, the fraction of unscored generations exceeds the margin.
     """
     if max(arm.unscored.max(initial=0.0), reference.unscored.max(initial=0.0)) > margin:
         return False
@@ -203,8 +203,8 @@ def analyse_model(
         rows: rows as for `outcomes.clean_outcomes`.
         margin: smallest decline that matters, above 0 and at most .5.
         settings: confidence, seed and number of resamples.
-        context: names of model, study, campaign and tokenizer; window; warnings to repeat.
-        arms: names in the order of the report; the first is the reference.
+        context: names of model, study, campaign and tokenizer, the window, and warnings to include.
+        arms: names in report order; the first is the reference.
         human: scores of held-out author passages, used only for the noise floor.
 
     Raises:
@@ -251,7 +251,7 @@ def analyse_model(
 def noise_floor(
     scores: Sequence[float] | Floats, passages: int, settings: AnalysisSettings
 ) -> NoiseFloor | None:
-    """Return the mean human score and the range of means of ``passages`` scores, or None.
+    """Return the mean human score and the range of means of ``passages`` human scores, or None.
 
     Raises:
         ContextCliffError: a score is outside 0..1.

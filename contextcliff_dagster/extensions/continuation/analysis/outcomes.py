@@ -28,7 +28,7 @@ _KEYS = ["text", "passage", "context_tokens", "round", "arm"]
 
 
 LEAST_TEXTS = 5
-"""Fewest texts that serve as units of intervals; with fewer, passages do."""
+"""Minimum texts for which intervals take texts as units; with fewer, the units are passages."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +37,13 @@ class ArmOutcomes:
 
     Attributes:
         passages: text and name of each passage (P).
-        text: number of each passage's text (P).
+        text: index of the text that each passage comes from (P).
         sizes: context sizes in tokens, ascending (S).
         score: 0..1 (P, S, R); a collapsed generation that has no score counts as 0.
-        intact: 1 without collapse, 0 with one (P, S, R).
+        intact: 1 without collapse, 0 with a collapse (P, S, R).
         collapses: number of generations by kind of collapse, for each size (S).
-        missing: number of planned continuations without a text; those with a text and no score
-            are counted by `unscored`.
+        missing: number of planned continuations without a text; `unscored` counts those with a
+        text but no score.
     """
 
     arm: str
@@ -60,7 +60,7 @@ class ArmOutcomes:
         return self.score if endpoint == "score" else self.intact
 
     def means(self, endpoint: EndpointName) -> Floats:
-        """Return the means over rounds (P, S), NaN without any."""
+        """Return the means over rounds (P, S), NaN where there are no rounds."""
         return self._score_means if endpoint == "score" else self._intact_means
 
     @cached_property
@@ -87,17 +87,17 @@ class ArmOutcomes:
 
     @property
     def unit(self) -> Clusters:
-        """Return the unit of intervals: texts if there are `LEAST_TEXTS`, else passages."""
+        """Return the units on which intervals are based: texts, or passages below `LEAST_TEXTS`."""
         texts = np.unique(self.text[self.measured])
         return "texts" if len(texts) >= LEAST_TEXTS else "passages"
 
     def clusters(self) -> Ints:
-        """Return the number of each passage's `unit` (P)."""
+        """Return the index of the `unit` to which each passage belongs (P)."""
         return self.text if self.unit == "texts" else np.arange(len(self.text))
 
 
 def mean_known(values: Floats) -> Floats:
-    """Return the mean of the known values over the last axis, NaN without any."""
+    """Return the mean over the last axis of values that are not NaN, or NaN if all are."""
     mask = ~np.isnan(values)
     count = mask.sum(axis=-1)
     total = np.where(mask, values, 0.0).sum(axis=-1)
@@ -105,12 +105,12 @@ def mean_known(values: Floats) -> Floats:
 
 
 def clean_outcomes(rows: pd.DataFrame, arms: Sequence[str] = ()) -> list[ArmOutcomes]:
-    """Return each arm's outcomes over common passages and sizes; row order does not matter.
+    """Return the outcomes of each arm on the same passages and sizes; row order does not matter.
 
     Args:
-        rows: `COLUMNS`, one row per generation. ``collapse`` is "" without one and null if
-            nothing was generated; ``score`` is null if it is not known.
-        arms: names in the order of the report, the reference first; other arms follow by name.
+        rows: `COLUMNS`, one row per generation. ``collapse`` is "" if there is no collapse and null
+        if nothing was generated; ``score`` is null if unknown.
+        arms: names in report order, reference first; arms not listed follow, sorted by name.
 
     Raises:
         ContextCliffError: a column is missing, there is no row, a generation occurs twice, a score

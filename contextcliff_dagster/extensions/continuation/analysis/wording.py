@@ -31,7 +31,7 @@ NAMES: dict[EndpointName, str] = {"score": "score", "intact": "share without col
 def verdict_reason(
     verdict: ContinuationVerdict, score_: Endpoint, intact: Endpoint, margin: float, alpha: float
 ) -> str:
-    """Return the verdict on one arm as a sentence; `arm` words ``insufficient_data``."""
+    """State the verdict on one arm, other than ``insufficient_data`` (see `arm`), in a sentence."""
     first, last = span(score_)
     if verdict in ("collapse", "decline"):
         endpoint = intact if verdict == "collapse" else score_
@@ -62,7 +62,7 @@ def span(endpoint: Endpoint) -> tuple[int | None, int | None]:
 
 
 def declines(endpoint: Endpoint, alpha: float) -> bool:
-    """Return whether a size or the trend is significant after Holm."""
+    """Return whether the decline at any size, or the trend, is significant after Holm."""
     trend = endpoint.trend
     return first_significant(endpoint, alpha) is not None or (
         trend is not None and trend.p_holm is not None and trend.p_holm <= alpha
@@ -116,7 +116,7 @@ def location_sentence(endpoint: Endpoint) -> str | None:
 
 
 def plan_sentence(arm: ArmResult, margin: float) -> str | None:
-    """Return the passages that show a decline of the margin with power .8, as a sentence."""
+    """Return a sentence on the passages needed to detect a decline of the margin with power .8."""
     for row in arm.plan:
         usual = arm.components is not None and row.rounds == max(round(arm.components.rounds), 1)
         if row.decline == margin and row.power == 0.8 and usual:
@@ -130,7 +130,7 @@ def plan_sentence(arm: ArmResult, margin: float) -> str | None:
 
 
 def human_sentence(human: NoiseFloor, arm: ArmResult) -> str | None:
-    """Return a sentence that compares the model's score at the smallest size with humans'."""
+    """Return a sentence that compares the model's score at the smallest size with human scores."""
     first = next((row for row in arm.score.sizes if row.mean is not None), None)
     if first is None or first.mean is None:
         return None
@@ -167,7 +167,7 @@ def arm_sentence(
 
 
 def floor_sentence(base: float, margin: float) -> str:
-    """Return why a low score at the smallest size allows no conclusion."""
+    """Return a sentence saying why a low score at the smallest size allows no conclusion."""
     return (
         f"The score at the smallest size is {score(base)}: too low for a decline of {margin:g} "
         "to show, so its absence means nothing."
@@ -175,7 +175,7 @@ def floor_sentence(base: float, margin: float) -> str:
 
 
 def unscored_sentence(size: int, share: float, margin: float) -> str:
-    """Return why generations without a score leave a decline possible."""
+    """Return a sentence saying why a decline is possible if generations have no score."""
     return (
         f"{percent(share)} of the generations at {tokens(size)} tokens have no score because "
         "they were cut off before they were long enough to compare; their loss is unknown, so a "

@@ -29,9 +29,9 @@ _UNKNOWN = (0.0, 0.0, 0.0, 0.0)
 def coherence(sentences: Sequence[str], embed: Embed | None) -> dict[str, float]:
     """Return the four coherence figures by `COHERENCE_KEYS`, unrounded.
 
-    They are the mean cosine of neighbours, the mean cosine to the centroid, the mean pairwise
-    cosine in windows of three, and the sample variance of the neighbours' cosines. Fewer than two
-    sentences give 1, 1, 1, 0. Missing vectors, or a wrong number of them, give 0 as in the
+    They are the mean cosine between neighbours, the mean cosine to the centroid, the mean pairwise
+    cosine in windows of three, and the sample variance of the cosines between neighbours. Fewer
+    than two sentences give 1, 1, 1, 0. Missing vectors, or a wrong number of them, give 0 as in the
     reference, although nothing was measured.
     """
     return dict(zip(COHERENCE_KEYS, _figures(sentences, embed), strict=True))
@@ -86,7 +86,7 @@ FUNCTION_WORDS = frozenset(
 
 
 def without_tags(text: str) -> str:
-    """Return ``text`` read as HTML, without tags, comments and scripts."""
+    """Parse ``text`` as HTML and return it without tags, comments and scripts."""
     if "<" not in text and "&" not in text:
         return text
     reader = _TextOfHtml()
@@ -101,20 +101,22 @@ def words_of(text: str) -> list[str]:
 
 
 def sentences_of(text: str) -> list[str]:
-    """Return the runs of characters that end in ``.``, ``!`` or ``?``; line breaks are spaces."""
+    """Return the runs of characters ending in ``.``, ``!`` or ``?``; line breaks become spaces."""
     return _SENTENCE.findall(text.replace("\n", " ").strip())
 
 
 @lru_cache(maxsize=65_536)
 def syllables(word: str) -> int:
-    """Count groups of vowels, less a final e, at least 1; words of up to three letters have 1."""
+    """Count groups of vowels without a final e, at least 1; words of up to three letters count
+    1.
+    """
     if len(word) <= 3:
         return 1
     return max(1, len(_VOWELS.findall(word)) - word.endswith("e"))
 
 
 def familiar_words(content: str) -> frozenset[str]:
-    """Return the lower-case words of a list with one word per line."""
+    """Parse a list with one word per line into a set of lower-case words."""
     return frozenset(word for line in content.splitlines() if (word := line.strip().lower()))
 
 
@@ -135,13 +137,13 @@ def read_word_list(path: Path) -> frozenset[str]:
 
 
 def is_familiar(word: str, familiar: frozenset[str]) -> bool:
-    """Return whether ``word`` is a number or, without ``'s`` and ``s'``, in the list."""
+    """Return whether ``word``, stripped of ``'s`` and ``s'``, is a number or in the list."""
     bare = word.replace("'s", "").replace("s'", "")
     return bare.isdigit() or bare in familiar
 
 
 class _TextOfHtml(HTMLParser):
-    """Parser that collects text; it keeps unknown entities and drops the content of scripts."""
+    """Parser that collects text, including unknown entities but not the content of scripts."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=False)
@@ -214,7 +216,7 @@ def text_metrics(text: str, familiar: frozenset[str] | None, embed: Embed | None
 
     Args:
         text: text of a model or of the author.
-        familiar: the Dale-Chall list in lower case; without it `LIST_KEYS` are left out.
+        familiar: the Dale-Chall list in lower case; without it `LIST_KEYS` are omitted.
         embed: embeds sentences; without it the four coherence figures are 0.
     """
     if not text.strip():
@@ -264,7 +266,7 @@ def cloze_score(unfamiliar: float, sentence_length: float) -> float:
 
 
 def reading_level(cloze: float) -> str:
-    """Return the school grade, `1` to `16+`, of a cloze score cut to 10..64."""
+    """Return the school grade, `1` to `16+`, for a cloze score, which is clipped to 10..64."""
     bounded = math.ceil(min(max(cloze, 10), 64))
     return next((name for least, name in LEVELS if bounded >= least), "16+")
 
@@ -284,7 +286,7 @@ def _style(text: str, words: Sequence[str], sentences: int) -> Figures:
 
 
 def _rounded_variance(lengths: Sequence[int]) -> float | int:
-    """Return the sample variance to two decimals; whole ones stay integers, as in the files."""
+    """Return the sample variance to two decimals; whole numbers stay integers, as in the files."""
     n = len(lengths)
     if n < 2:
         return 0.0
@@ -294,7 +296,7 @@ def _rounded_variance(lengths: Sequence[int]) -> float | int:
 
 
 def _moments(lengths: Sequence[int]) -> tuple[float, float]:
-    """Return skewness and excess kurtosis: biased moments over the *sample* deviation."""
+    """Return skewness and excess kurtosis: biased moments divided by powers of the *sample* SD."""
     n = len(lengths)
     if n < 3:
         return 0.0, 0.0
@@ -308,7 +310,7 @@ def _moments(lengths: Sequence[int]) -> tuple[float, float]:
 
 
 def _repeated(words: Sequence[str], size: int) -> float:
-    """Return the share of runs of ``size`` words that occurred before."""
+    """Return the fraction of runs of ``size`` words that have occurred before."""
     runs = len(words) - size + 1
     if len(words) < 3:
         return 0.0
@@ -317,7 +319,7 @@ def _repeated(words: Sequence[str], size: int) -> float:
 
 
 def _moving_diversity(words: Sequence[str]) -> float:
-    """Return the mean type-token ratio over windows of 100 words, or of a shorter text."""
+    """Return the mean type-token ratio over windows of 100 words, or that of a shorter text."""
     n = len(words)
     if n < 3:
         return 0.0
@@ -342,4 +344,4 @@ def _entropy(items: Iterable[str]) -> float:
 
 
 Embed = Callable[[Sequence[str]], Sequence[Sequence[float]] | None]
-"""Function from sentences to vectors, in order, or to None if they are unavailable."""
+"""Function that maps sentences to vectors in order, or to None if embeddings are unavailable."""

@@ -42,7 +42,7 @@ _SHOWN = {
 
 
 def result_of(run: StudyRun, experiment: Experiment, model: str) -> dict[str, Any]:
-    """Return the averages of each size, ready for JSON, without coherence, which needs a network.
+    """Return the averages at each size, ready for JSON, without coherence (it needs a network).
 
     Raises:
         StudyError: the word list cannot be read.

@@ -1,4 +1,4 @@
-"""Result files of every version of Context-Tester: read runs and write folders."""
+"""Result files of every version of Context-Tester: reading of runs and writing of folders."""
 
 from __future__ import annotations
 
@@ -40,13 +40,15 @@ class ContextResult:
 
     @cached_property
     def average(self) -> Round:
-        """Return the averages in the file, if it has any, else those of the rounds."""
+        """Return the averages stored in the file or, if there are none, those of the rounds."""
         return averaged(self.rounds) if self.known_average is None else self.known_average
 
 
 @dataclass(frozen=True)
 class Run:
-    """Run: ``metadata`` of the experiment, the author's figures, and a result per context size."""
+    """A run: ``metadata`` of the experiment, the author's figures, and a result per context
+    size.
+    """
 
     metadata: Mapping[str, Any]
     contexts: Mapping[int, ContextResult]
@@ -55,7 +57,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Return the model and id for a legend."""
+        """Return the model and id, as shown in legends."""
         parts = (self.metadata.get("model_name"), self.metadata.get("model_id"))
         return " ".join(str(part) for part in parts if part not in (None, "")) or "unnamed"
 
@@ -77,13 +79,17 @@ class Run:
 
     @property
     def file_stem(self) -> str:
-        """Return `folder_name` with the text's whole file name, for CSV, texts and picture."""
+        """Return the stem for CSV, texts and picture: `folder_name` with the text's full file
+        name.
+        """
         text = self.metadata.get("source_text_name", "text")
         return file_name(self.metadata.get("model_name"), text, self.metadata.get("model_id"))
 
 
 def file_name(*parts: object) -> str:
-    """Join names by hyphens: ``/ \\ :`` become hyphens, spaces ``_``; drop ``<>"|?*``."""
+    """Join names with hyphens; ``/ \\ :`` become hyphens, spaces ``_``, and ``<>"|?*`` are
+    dropped.
+    """
     joined = "-".join(str(part) for part in parts)
     return joined.translate(str.maketrans("/\\: ", "---_", '<>"|?*'))
 
@@ -98,10 +104,10 @@ _MOST_CHARACTERS = 1 << 24
 
 
 def read_run(path: Path) -> Run:
-    """Return the run in the folder or CSV file ``path``.
+    """Read the run in the folder or CSV file ``path``.
 
-    A folder is read from its files of context sizes, else from `degradation_analysis.json`, else
-    from its only CSV file; the last two have averages only. Figures that are not finite numbers
+    A folder is read from its files for context sizes, else from `degradation_analysis.json`, else
+    from its only CSV file. The latter two have only averages. Figures that are not finite numbers
     count as missing.
 
     Raises:
@@ -177,7 +183,7 @@ def _of_csv(file: Path) -> Run:
 def _with_metadata(
     content: Mapping[str, Any], contexts: Mapping[int, ContextResult], name: str
 ) -> Run:
-    """Return the run, called ``name`` if its files have no name."""
+    """Return the run, named ``name`` if its files contain no name."""
     fields, author = content.get("experiment_metadata"), content.get("ground_truth_analysis")
     metadata = dict(fields) if isinstance(fields, dict) else {}
     if not metadata.get("model_name"):
@@ -216,7 +222,9 @@ def _is_finite(value: object) -> bool:
 
 
 def _row(row: Mapping[str | None, Any]) -> dict[str, Any]:
-    """Return the cells with numbers parsed, without empty cells and those beyond the header."""
+    """Return the cells, with numbers parsed; empty cells and those beyond the header are
+    dropped.
+    """
     cells = {key: cell for key, cell in row.items() if key is not None and cell not in (None, "")}
     return _figures({k: v if k in _TEXT_COLUMNS else _number(v) for k, v in cells.items()})
 
@@ -259,7 +267,7 @@ _AUTHOR_SHOWN = (
 
 
 def start_folder(results: Path, run: Run) -> Path:
-    """Return the new folder of ``run`` in ``results``; writing the first file creates it.
+    """Return the path of a new folder for ``run``; it is created when the first file is written.
 
     Raises:
         StudyError: the folder exists; it is left unchanged.
@@ -295,7 +303,7 @@ def write_context(folder: Path, run: Run, context: ContextResult, at: str) -> No
 
 
 def write_run(folder: Path, run: Run, at: str) -> list[Path]:
-    """Write all files of ``run`` but the picture; return the paths that a user would read."""
+    """Write all files of ``run`` except the picture; return the paths of interest to a user."""
     for context in run.contexts.values():
         write_context(folder, run, context, at)
     return write_analysis(folder, run, at)
@@ -323,7 +331,7 @@ def write_analysis(folder: Path, run: Run, at: str) -> list[Path]:
 
 
 def averages_csv(run: Run) -> str:
-    """Return the CSV text: a row per context size with model, settings, averages and size."""
+    """Return a CSV with a row per context size: model, settings, averages and size."""
     settings = run.metadata.get("generation_params", {})
     head = {
         "model_name": run.metadata.get("model_name"),

@@ -1,4 +1,4 @@
-"""`--compat` runs: their generations, their folders of result files, and remeasuring."""
+"""`--compat` runs: their generations, their folders of result files, and measuring them again."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ _PROBE = ("Is there an embedder?",)
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """Embedding function and the embedder's ``name`` for results; both None without one."""
+    """Embedding function and the embedder's ``name`` in results; both None without an embedder."""
 
     name: str | None = None
     embed: Embed | None = None
 
 
 def embedding_of(entry: ModelEntry | None) -> Embedding:
-    """Return the embedding of the model's server if it answers, else of a local embedder.
+    """Return the embedding from the model's server if it answers, else from a local embedder.
 
     If the server fails later, its sentences have no vectors, as in the reference.
     """
@@ -131,8 +131,8 @@ class Batch:
 
     Attributes:
         state: `open` while rounds are missing, `done`, or `failed` after all attempts.
-        needed: rounds to ask in all; if not `open`, no more than were asked.
-        chosen: numbers of the rounds that count, in the order of the batch.
+        needed: total rounds to request; unless `open`, no more than have been requested.
+        chosen: numbers of the rounds that count, in batch order.
         replaced: numbers of the outlier rounds that no longer count.
     """
 
@@ -143,16 +143,16 @@ class Batch:
 
 
 def chosen_rounds(rounds: Sequence[Round | None], size: int, *, drawn: bool = True) -> Batch:
-    """Return the batch of ``size`` rounds that counts, or the rounds that are still missing.
+    """Return the batch of ``size`` rounds that counts, or the number of rounds still needed.
 
-    A batch fails if any of its rounds has no figures, and the next rounds are another attempt. The
-    outliers of a full batch are replaced once, in their places, by further rounds; if one of these
-    has no figures, the batch stays as it was (the reference stops there).
+    A batch fails if any of its rounds has no figures; the next rounds are then another attempt. The
+    outliers of a complete batch are replaced once by further rounds. If one of those has no
+    figures, the batch stays as it was (the reference stops there).
 
     Args:
-        rounds: all answered rounds in order; None for one that failed or is too short.
+        rounds: all answered rounds in order, with None for a round that failed or is too short.
         size: number of rounds in a batch.
-        drawn: whether another round can differ; otherwise there is a single batch.
+        drawn: whether rounds are sampled and can differ; otherwise there is a single attempt.
     """
     attempts = ATTEMPTS if drawn else 1
     for start in range(0, attempts * size, size):
@@ -181,7 +181,7 @@ _PREVIEW = 500
 
 @dataclass(frozen=True, slots=True)
 class Generations:
-    """Generations of a model for a compat study, by context size in tokens.
+    """A model's generations for a compat study, by context size in tokens.
 
     Attributes:
         rounds: all answered rounds in order; None if failed or below 60% of `max_tokens`.
@@ -204,7 +204,7 @@ class Generations:
 
 
 def generations_of(run: StudyRun, experiment: Experiment, model: str) -> Generations:
-    """Return the generations in the ledger; make no calls.
+    """Return the generations recorded in the ledger, without making calls.
 
     Raises:
         StudyError: the word list cannot be read.
@@ -251,7 +251,9 @@ def familiar_of(study: Study) -> frozenset[str] | None:
 def run_of(
     study: Study, found: Generations, metadata: Mapping[str, Any], embed: Embed | None
 ) -> Run:
-    """Return the completed sizes as a run; without ``embed`` coherence is 0, as in the tool."""
+    """Return the completed sizes as a run; without ``embed``, coherence is 0 as in
+    Context-Tester.
+    """
     section, tokenizer = section_of(study), tokenizer_of(study, "continuation")
     familiar = familiar_of(study)
     author_tokens = tokenizer.count(found.author)
@@ -289,7 +291,7 @@ def _coherence(one: Round, embed: Embed | None) -> dict[str, float]:
 def _in_order(
     rows: Sequence[Mapping[str, Any]], study: Study, familiar: frozenset[str] | None
 ) -> list[Round | None]:
-    """Return the rounds up to the first that has no answer yet."""
+    """Return the rounds before the first that has no answer yet."""
     by_number = {row["replicate"]: row for row in rows}
     rounds: list[Round | None] = []
     while (row := by_number.get(len(rounds))) and row.get("no_answer") != "transport_error":
@@ -334,7 +336,7 @@ def with_further_rounds(
 ) -> Study:
     """Return ``study`` with the retries and replacements that its answers so far call for.
 
-    Make no calls. Return the same study if it needs no more rounds.
+    This makes no calls and returns the same study if it needs no more rounds.
 
     Raises:
         StudyError, StoreError: the answers so far cannot be read.
@@ -356,9 +358,9 @@ def with_further_rounds(
 
 
 def was_repeated(study: Study, store: Store) -> bool | None:
-    """Return whether the stored contexts come from a text that was repeated for its shortness.
+    """Return whether the stored contexts come from a text that was repeated because it is short.
 
-    Return None if an older version made them without recording that, and the text is gone.
+    Return None if an older version did not record this and the text no longer exists.
     """
     section = section_of(study)
     part = part_file(store, study.name, section.text_names[0], point_key(0))
@@ -376,14 +378,14 @@ _LONGEST_ID = 80
 
 @dataclass(frozen=True, slots=True)
 class RunName:
-    """Name of a run: the ``model`` as the user calls it, and the run's ``id``."""
+    """Name of a run: the user's name for the ``model``, and the run's ``id``."""
 
     model: str
     id: str
 
 
 def new_folder(results: Path, study: Study, named: RunName) -> Path:
-    """Return the folder of a run without creating it.
+    """Return the path of a run's folder without creating it.
 
     Raises:
         StudyError: the folder exists, or the ID cannot be part of its name.
@@ -399,7 +401,7 @@ def new_folder(results: Path, study: Study, named: RunName) -> Path:
 def write_folder(
     folder: Path, study: Study, metadata: Mapping[str, Any], found: Generations, embed: Embed | None
 ) -> Written:
-    """Write all files of the completed sizes to ``folder``, or none; ``embed`` as in `run_of`.
+    """Write all files of the completed sizes to ``folder``, or none; for ``embed`` see `run_of`.
 
     Raises:
         StudyError: no size is complete, or the folder exists by now.
@@ -484,14 +486,14 @@ DPI = 300
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Run with the files that were written for it."""
+    """A run and the files written for it."""
 
     run: Run
     files: tuple[Path, ...]
 
 
 def analyse_again(folder: Path) -> Written:
-    """Rewrite trends, CSV, texts and picture of the run in ``folder``; keep its rounds.
+    """Rewrite trends, CSV, texts and picture of the run in ``folder``; its rounds stay unchanged.
 
     Raises:
         ScoreFileError: there is no run, or it is damaged.
@@ -506,8 +508,8 @@ def measure_again(
 ) -> Written:
     """Measure the texts of the run in ``folder`` again and write the new run to ``out``.
 
-    The author's figures are kept. So are the figures that need a list of familiar words or an
-    embedder, if there is none.
+    The author's figures stay as they are, and so do figures that need a list of familiar words or
+    an embedder that is not given.
 
     Raises:
         ScoreFileError: there is no run, or it is damaged.
@@ -545,7 +547,7 @@ def _now() -> str:
 
 
 def reanalysed(run: Run, familiar: frozenset[str] | None = None, embed: Embed | None = None) -> Run:
-    """Return ``run`` with new figures of its stored texts, and new averages.
+    """Return ``run`` with figures and averages computed again from its stored texts.
 
     The author's figures stay as they are, as in the reference. So do the coherence figures without
     ``embed``, and figures of familiar words without ``familiar`` (see `text_metrics`).

@@ -1,4 +1,4 @@
-"""Context sizes and contexts cut as in Context-Tester."""
+"""Context sizes, and contexts cut from a text, as in Context-Tester."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def context_lengths(
 ) -> list[int]:
     """Return the context sizes in tokens, ascending.
 
-    They are the powers of two from 2,048 to ``max_context``, without those below
-    ``start_context``. More than one division adds points between neighbours in equal steps: linear,
-    although its documentation calls them geometric. If no power fits, there is a single size.
+    They are the powers of two from 2,048 to ``max_context``, without those below ``start_context``.
+    More than one division adds points between neighbours in linear steps, although Context-Tester's
+    documentation calls them geometric. If no power fits, there is a single size.
 
     Raises:
         StudyError: ``divisions`` is not a power of two, or a size is not positive.
@@ -93,7 +93,7 @@ def source_text(content: str) -> str:
 
 @dataclass(frozen=True)
 class Slices:
-    """Working text, and the pieces cut from its end.
+    """The text in use, and the pieces cut from its end.
 
     ``max_tokens`` is the length of a continuation, ``overhead`` the length of the instruction and
     ``source_tokens`` that of the source text, all in tokens. ``repeated`` is true if the source was
@@ -122,7 +122,9 @@ class Slices:
         return self.tokenizer.count(self.before)
 
     def has(self, context_tokens: int) -> bool:
-        """Return whether the text fills that size; the reference stops at the first it does not."""
+        """Return whether the text fills that size; the reference stops at the first unfilled
+        size.
+        """
         return 0 < self._story_tokens(context_tokens) <= self._tokens_before
 
     def context(self, context_tokens: int) -> str:
@@ -165,12 +167,12 @@ def sliced(
 
 
 def needed_tokens(max_context: int, max_tokens: int) -> int:
-    """Return the tokens from which a text is not repeated."""
+    """Return the number of tokens from which a text need not be repeated."""
     return int(_SURPLUS * max_context) + max_tokens
 
 
 def last_tokens(text: str, tokenizer: TokenCounter, most: int) -> str:
-    """Return the longest end of ``text``, to the character, of at most ``most`` tokens."""
+    """Return the longest suffix of ``text``, to the character, that has at most ``most`` tokens."""
     end = len(text)
 
     def count(characters: int) -> int:
@@ -181,7 +183,7 @@ def last_tokens(text: str, tokenizer: TokenCounter, most: int) -> str:
 
 
 def _reach(length: int, is_over: Callable[[int], bool], tokens: int) -> int:
-    """Return a number of characters that surely holds ``tokens``, or all of them."""
+    """Return a number of characters certain to hold ``tokens`` tokens, at most ``length``."""
     n = max(8 * tokens, 64)
     while n < length and not is_over(n):
         n *= 2
@@ -189,7 +191,8 @@ def _reach(length: int, is_over: Callable[[int], bool], tokens: int) -> int:
 
 
 def pruned(text: str, tokenizer: TokenCounter, most: int) -> str:
-    """Return the longest beginning of ``text`` up to a boundary, of at most ``most`` tokens.
+    """Return the longest prefix of ``text`` that ends at a boundary and has ``most`` tokens or
+    fewer.
 
     If no boundary fits, return the first 2 x ``most`` characters.
     """
@@ -203,8 +206,8 @@ def pruned(text: str, tokenizer: TokenCounter, most: int) -> str:
 def trimmed(text: str) -> str:
     """Return ``text`` up to its last sentence end, without trailing space if there is none.
 
-    A single full stop after an initial or a digit does not end a sentence. As in the reference,
-    `Mr.` does, and a closing quote after the stop is cut off.
+    A single full stop after an initial or a digit does not end a sentence. As in the reference, one
+    after `Mr` does, and a closing quote after the stop is cut off.
     """
     stripped = text.rstrip()
     for match in reversed(list(_STOPS.finditer(stripped))):

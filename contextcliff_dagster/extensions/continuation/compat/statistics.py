@@ -1,8 +1,8 @@
 """Context-Tester's statistics: averages, outliers, degradation points, convergence, tests.
 
-They are here for comparison only. Its outlier rule discards generations that collapse, which are
-what it looks for. Its rule for degradation points ignores noise: passages of one novel in place of
-generations, which do not degrade, meet it in 99% of runs. Its tests are two-sided, use a rank
+They serve only for comparison. The outlier rule discards collapsed generations, which are what it
+should find. The rule for degradation points ignores noise: passages of one novel, which do not
+degrade, meet it in 99% of runs if used in place of generations. The tests are two-sided, use a rank
 correlation of a few means and have no null control. Conclusions rest on `analysis` instead.
 """
 
@@ -48,7 +48,7 @@ def averaged(rounds: Sequence[Round]) -> dict[str, Any]:
 
 
 def values_of(rounds: Sequence[Round], field: str) -> list[float]:
-    """Return the numbers that the rounds have under ``field``."""
+    """Return the numeric values of ``field`` in the rounds."""
     return [figures[field] for figures in rounds if _is_number(figures.get(field))]
 
 
@@ -72,7 +72,7 @@ _LEAST, _SLACK, _MOST_REPLACED, _LEAST_LENGTH = 4, 1e-9, 0.3, 0.6
 def iqr_outliers(
     values: Sequence[float], multiplier: float = 1.5
 ) -> tuple[list[int], dict[str, float]]:
-    """Return the indices of values ``multiplier`` ranges beyond the quartiles, and the bounds.
+    """Return the indices of values over ``multiplier`` IQRs beyond the quartiles, and the bounds.
 
     Quartiles are interpolated linearly (Hyndman and Fan 1996, type 7). Fewer than four values
     have no outliers and no bounds.
@@ -87,7 +87,7 @@ def iqr_outliers(
 
 
 def round_outliers(rounds: Sequence[Round]) -> dict[str, Any]:
-    """Return the rounds that are outliers, by metric; severe ones are so in two metrics.
+    """Return the outlier rounds by metric; rounds that are outliers in two metrics are severe.
 
     Fewer than four rounds have no outliers, for the reason `insufficient_data`.
     """
@@ -117,7 +117,7 @@ def round_outliers(rounds: Sequence[Round]) -> dict[str, Any]:
 
 
 def is_long_enough(tokens: int, max_tokens: int) -> bool:
-    """Return whether a round has 60% of ``max_tokens``; otherwise its whole batch fails."""
+    """Return whether a round has 60% of ``max_tokens``; if it does not, its whole batch fails."""
     return tokens >= _LEAST_LENGTH * max_tokens
 
 
@@ -136,8 +136,8 @@ Decision = Literal["keep", "replace", "too_many"]
 def replacement(rounds: Sequence[Round]) -> tuple[Decision, list[int]]:
     """Return the decision on a batch, and the indices of rounds to generate again.
 
-    A batch without outliers, or with outliers in more than 30% of its rounds, is kept; otherwise
-    exactly the outliers are generated again, put in their places and not examined again.
+    A batch without outliers, or with outliers in more than 30% of its rounds, is kept. Otherwise
+    only the outliers are generated again and replaced, and not examined again.
     """
     places = selected_rounds(rounds)
     if not places:
@@ -152,7 +152,7 @@ _RULES = (
     ("vocabulary_diversity", "vocabulary_diversity", "dropped", 0.05),
     ("sentence_length_variance", "sentence_variance", "dropped", 5.0),
 )
-"""Field, its name in the result, direction, and the change above which it counts."""
+"""Field, its name in the result, direction, and the change above which it counts as degradation."""
 
 
 def trend_analysis(averages: Mapping[int, Round]) -> dict[str, Any]:
@@ -186,7 +186,9 @@ _ALIKE = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Convergence:
-    """Context sizes (tokens, ascending), and by metric whether it is near the author at each."""
+    """Context sizes (tokens, ascending), and whether each metric is near the author's at each
+    size.
+    """
 
     tolerance: float
     sizes: tuple[int, ...]
@@ -198,7 +200,7 @@ class Convergence:
         return next((size for size, near in pairs if near), None)
 
     def groups(self) -> list[list[str]]:
-        """Return groups of metrics near at the same sizes: Jaccard index with the first over .7.
+        """Group metrics that are near at the same sizes: Jaccard index with the first over .7.
 
         Metrics that are never near belong to no group.
         """
@@ -215,10 +217,10 @@ class Convergence:
 def convergence(
     averages: Mapping[int, Round], author: Round, tolerance: float = 0.1
 ) -> Convergence:
-    """Return where the averages by context size come near the author's figures.
+    """Return the context sizes at which the averages are near the author's figures.
 
-    An average is near within ``tolerance`` (a share) of the author's figure. A figure of 0 is left
-    out; a negative one is never near, because the reference swaps its bounds.
+    An average is near if it is within ``tolerance`` (a fraction) of the author's figure. Figures of
+    0 are left out; no average is near a negative figure, because the reference swaps its bounds.
     """
     sizes = tuple(sorted(averages))
     near = {
@@ -253,10 +255,10 @@ _RESAMPLES, _SEED, _ALPHA = 10_000, 42, 0.05
 def composite_score(
     diversity: float, cloze: float, coherence: float, bigram_repetition: float
 ) -> float:
-    """Return the mean of four parts, each cut to 0..1, as 0 to 100; higher is worse.
+    """Return the mean of four parts, each clipped to 0..1, as 0 to 100; higher is worse.
 
-    The cut hides how endless a repetition is, and a text whose cloze score falls without end
-    counts as good.
+    Clipping hides how extreme a repetition is, and a text with an extremely low cloze score counts
+    as good.
     """
     parts = (
         1 - (diversity - 0.3) / 0.3,
@@ -268,7 +270,7 @@ def composite_score(
 
 
 def composite_of(figures: Round) -> float:
-    """Return the composite score of a generation; missing figures get middling defaults."""
+    """Return the composite score of a generation; missing figures get mid-range defaults."""
     raw = {key: figures.get(key) for key in _DEFAULTS}
     values = {k: _DEFAULTS[k] if value is None else float(value) for k, value in raw.items()}
     return composite_score(*values.values())
@@ -287,7 +289,7 @@ def bootstrap_mean(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def mann_whitney(baseline: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
-    """Return U of ``baseline`` and two-sided p (Mann and Whitney 1947); 0, 1 below two values."""
+    """Return U of ``baseline`` and two-sided p (Mann and Whitney 1947); (0, 1) below two values."""
     if len(baseline) < 2 or len(other) < 2:
         return 0.0, 1.0
     from scipy.stats import mannwhitneyu
@@ -297,14 +299,14 @@ def mann_whitney(baseline: Sequence[float], other: Sequence[float]) -> tuple[flo
 
 
 def rank_biserial(baseline: Sequence[float], other: Sequence[float]) -> float:
-    """Return 1 - 2U/(n1 n2) (Wendt 1972), -1 to 1; positive if ``other`` is larger, so worse."""
+    """Return 1 - 2U/(n1 n2) (Wendt 1972), -1 to 1; positive if ``other`` is larger, thus worse."""
     above = np.subtract.outer(np.asarray(baseline, float), np.asarray(other, float))
     wins = (above > 0).sum() + (above == 0).sum() / 2
     return float(1 - 2 * wins / above.size)
 
 
 def magnitude(effect: float) -> Literal["small", "medium", "large"]:
-    """Return the name of a rank-biserial correlation's magnitude."""
+    """Classify the magnitude of a rank-biserial correlation."""
     if abs(effect) > 0.5:
         return "large"
     return "medium" if abs(effect) > 0.3 else "small"
@@ -322,7 +324,7 @@ def adjusted(p_values: Sequence[float], method: Correction = "holm") -> list[flo
 
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
-    """Return the rank correlation and its p by Student's t (Spearman 1904); 0, 1 below three."""
+    """Return the rank correlation and p by Student's t (Spearman 1904); (0, 1) below three."""
     if len(x) < 3 or len(set(x)) == 1 or len(set(y)) == 1:
         return 0.0, 1.0
     from scipy.stats import spearmanr
@@ -335,7 +337,7 @@ def degradation_statistics(rounds: Mapping[int, Sequence[Round]]) -> dict[str, A
     """Return composite scores, tests against the smallest context, effects, trend and a summary.
 
     Args:
-        rounds: generations of each context size (tokens), in any order; at least one each.
+        rounds: generations by context size (tokens), in any order, with at least one per size.
     """
     sizes = sorted(rounds)
     scores = {size: [composite_of(figures) for figures in rounds[size]] for size in sizes}

@@ -40,8 +40,8 @@ Collapse = Literal[
     "short",
 ]  # fmt: skip
 """Kinds of collapse, the first that applies: no words; symbols, endless marks or unspaced words;
-one phrase over and over; recurring phrases, changed or not; another language or script; words
-without grammar; no sentence ends; talk about the task; an end long before the author's (see
+one phrase repeated endlessly; recurring phrases, changed or not; another language or script; words
+without grammar; no sentence ends; talk about the task; ending long before the author's text (see
 `scoring`). "" means no collapse."""
 
 _LOOP_PERIOD = 200
@@ -68,26 +68,26 @@ _CHATTER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """Signs of collapse in a text; shares are 0..1.
+    """Signs of collapse in a text; fractions are 0..1.
 
     Attributes:
         words: number of words.
-        symbols: share of characters other than letters, digits, blanks and marks of prose.
-        marks: share of raw characters other than letters, digits and the first blank of a run:
-            endless dots or line ends.
-        unspaced: share of characters in runs of more than 40 without a blank, in scripts that
-            use blanks.
-        looped_words: longest run of words that repeat those one period before, for at least two
-            periods.
-        repeated_phrases: share of five-word runs (ten if words are single characters) that occurred
-            before, in the 200 words with the highest share.
-        lowest_diversity: lowest share of distinct words in any 50 words.
-        highest_diversity: highest share of distinct words in any 100 words; 0 in a shorter text.
-        foreign: share of stretches of 40 words in another language than the author's.
-        foreign_letters: share of letters in another script than the author's.
+        symbols: fraction of characters other than letters, digits, blanks and marks of prose.
+        marks: fraction of raw characters other than letters, digits and the first blank in a run,
+        such as endless dots or line ends.
+        unspaced: fraction of characters in runs of over 40 without a blank, in scripts that
+        use blanks.
+        looped_words: longest run of words that equal those one period earlier, for at least two
+        periods.
+        repeated_phrases: fraction of five-word runs (ten if words are single characters) that
+        occurred before, in the 200 words where it is highest.
+        lowest_diversity: lowest fraction of distinct words in any 50 words.
+        highest_diversity: highest fraction of distinct words in any 100 words; 0 if shorter.
+        foreign: fraction of 40-word stretches in a language other than the author's.
+        foreign_letters: fraction of letters in a script other than the author's.
         longest_without_grammar: longest run of words without a function word of the author's
             language; 0 if the language is unknown.
-        longest_sentence: most words without the end of a sentence.
+        longest_sentence: longest run of words without the end of a sentence.
         chatter: 1 if the text talks about the task or has a template's mark, else 0.
     """
 
@@ -108,7 +108,7 @@ class Signs:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Rule of a collapse: ``sign`` is above ``limit``, or below it if ``lower``.
+    """Rule for a collapse: ``sign`` is above ``limit``, or below it if ``lower``.
 
     Extremes grow with the length of a text, so the limit moves by ``a_word`` for each word from
     200 to 1,000.
@@ -148,7 +148,7 @@ LEAST_WORDS = 5
 
 
 def collapse_of(text: str, author: str | None = None) -> Collapse:
-    """Return the kind of collapse of ``text``, "" for prose; ``author`` is the author's text.
+    """Classify the collapse of ``text``, "" for prose; ``author`` is the author's own text.
 
     Without ``author`` the beginning of ``text`` determines the language.
     """
@@ -167,7 +167,7 @@ def collapse_of(text: str, author: str | None = None) -> Collapse:
 
 
 def signs_of(prose: Prose, text: str, language: str | None, author: Prose | None) -> Signs:
-    """Return the signs of a parsed text; ``language`` and ``author`` are those expected."""
+    """Return the signs in a parsed text; ``language`` and ``author`` are what is expected."""
     words = prose.words
     if len(words) < LEAST_WORDS:
         return Signs(float(len(words)))
@@ -215,7 +215,7 @@ def _is_mark(character: str) -> bool:
 
 
 def looped_words(ids: Ids) -> int:
-    """Return the longest run of words equal to those one period before, for 2 periods or more."""
+    """Return the longest run of words equal to those one period earlier, for >= 2 periods."""
     longest = 0
     for period in range(1, min(_LOOP_PERIOD, len(ids) // 3) + 1):
         same = ids[period:] == ids[:-period]

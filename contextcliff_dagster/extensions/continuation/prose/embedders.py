@@ -22,7 +22,7 @@ _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 
 
 class Embedder(Protocol):
-    """Interface of an embedder of sentences; ``name`` is written to results."""
+    """Interface of a sentence embedder; ``name`` is written to results."""
 
     @property
     def name(self) -> str: ...
@@ -33,7 +33,7 @@ class Embedder(Protocol):
 
 
 class StaticEmbedder:
-    """Embedder by the mean vector of a sentence's word pieces (package wordllama, MIT).
+    """Embedder that averages the vectors of a sentence's word pieces (package wordllama, MIT).
 
     It has 32,000 pieces and 256 dimensions. Only the package's two files are used, not its code.
     """
@@ -55,7 +55,7 @@ class StaticEmbedder:
             ) from error
 
     def embed(self, sentences: Sequence[str]) -> NDArray[np.floating[Any]]:
-        """Return a row for each sentence, zeros for one without a word piece."""
+        """Return a row for each sentence; it is all zeros if the sentence has no word pieces."""
         rows = np.zeros((len(sentences), self._vectors.shape[1]), np.float32)
         encoded = self._tokenizer.encode_batch(list(sentences), add_special_tokens=False)
         for row, encoding in zip(rows, encoded, strict=True):
@@ -85,7 +85,7 @@ def local_files() -> Path | None:
 
 
 class EndpointEmbedder:
-    """Embedder at an OpenAI-compatible ``/embeddings``; ``base_url`` ends in ``/v1``."""
+    """Embedder that calls an OpenAI-compatible ``/embeddings``; ``base_url`` ends in ``/v1``."""
 
     def __init__(
         self, base_url: str, model: str, key: str | None = None, timeout_s: float = 120.0
@@ -152,7 +152,7 @@ class EndpointEmbedder:
 
 
 FAR = 5
-"""Distance, in sentences, at which far coherence is measured."""
+"""Distance, in sentences, between the sentences compared for far coherence."""
 _LEAST_PAIRS = 2
 
 

@@ -26,13 +26,13 @@ Ids = NDArray[np.int64]
 
 
 def word_ids(words: Sequence[str]) -> Ids:
-    """Return a number for each word; equal words have equal numbers."""
+    """Number the words; equal words get equal numbers."""
     seen: dict[str, int] = {}
     return np.fromiter((seen.setdefault(word, len(seen)) for word in words), np.int64, len(words))
 
 
 def ngram_ids(ids: Ids, n: int) -> Ids:
-    """Return a number for each run of ``n`` words; empty for fewer than ``n`` words."""
+    """Number the runs of ``n`` words; equal runs get equal numbers. Empty below ``n`` words."""
     if len(ids) < n:
         return np.empty(0, np.int64)
     runs = ids
@@ -60,7 +60,7 @@ def windowed_diversity(ids: Ids, window: int) -> NDArray[np.float64]:
 
 
 def moving_type_token_ratio(ids: Ids, window: int) -> float | None:
-    """Return the mean share of distinct words over all windows; None for a shorter text.
+    """Return the mean fraction of distinct words over all windows; None for a shorter text.
 
     MATTR: Covington and McFall 2010, "Cutting the Gordian knot: the moving-average type-token
     ratio".
@@ -70,9 +70,9 @@ def moving_type_token_ratio(ids: Ids, window: int) -> float | None:
 
 
 def repetition(ids: Ids, n: int, window: int) -> float | None:
-    """Return the share of runs of ``n`` words that also began in the ``window`` words before.
+    """Return the fraction of runs of ``n`` words that also began in the preceding ``window`` words.
 
-    Only runs with a whole window before them count; return None for fewer than ten.
+    Only runs preceded by a whole window count; return None if there are fewer than ten.
     """
     runs = ngram_ids(ids, n)
     if len(runs) < window + 10:
@@ -82,7 +82,7 @@ def repetition(ids: Ids, n: int, window: int) -> float | None:
 
 
 def last_seen(ids: Ids) -> Ids:
-    """Return the index of each id's previous occurrence, far below 0 if there is none."""
+    """Return the index of each id's previous occurrence, or a large negative number if none."""
     order = np.argsort(ids, kind="stable")
     before = np.full(len(ids), -(1 << 40), np.int64)
     same = ids[order[1:]] == ids[order[:-1]]
@@ -98,23 +98,23 @@ SHORT_WINDOW, LONG_WINDOW = 50, 200
 class ProseMetrics:
     """Metrics of one text; None means that the text does not allow the measurement.
 
-    All but the counts are means, rates or shares, which do not depend on the text's length.
+    All but the counts are means, rates or fractions, which do not depend on the text's length.
 
     Attributes:
-        words, sentences: counts; only sentences that a mark ends.
+        words, sentences: counts; only sentences with an end mark count.
         diversity_50, diversity_200: moving type-token ratio in windows of 50 and 200 words.
-        repetition_50: share of word pairs that also occur within the 50 words before.
-        repetition_200: share of three-word runs that also occur within the 200 words before.
+        repetition_50: fraction of word pairs that also occur in the preceding 50 words.
+        repetition_200: fraction of three-word runs that also occur in the preceding 200 words.
         word_length: mean letters per word.
-        long_words: share of words of more than six letters.
-        function_words: share of English function words.
-        broken_articles: share of English articles and possessives before a mark or function word.
-        pronouns: share of English personal and possessive pronouns.
+        long_words: fraction of words with more than six letters.
+        function_words: fraction of words that are English function words.
+        broken_articles: fraction of English articles, possessives before a mark or function word.
+        pronouns: fraction of words that are English personal or possessive pronouns.
         sentence_length: mean words per sentence.
         sentence_variation: standard deviation of the logarithms of sentence lengths.
-        rhythm: correlation of the lengths of neighbouring sentences.
+        rhythm: correlation between the lengths of neighbouring sentences.
         lix: readability index.
-        shared_content: share of content words that neighbouring sentences share.
+        shared_content: fraction of content words that neighbouring sentences share.
         commas, semicolons, questions, exclamations, dashes, quotation_marks: per 100 words.
         near_coherence, far_coherence: mean cosine of the embeddings of neighbouring sentences and
             of sentences five apart; None without embeddings.
@@ -204,12 +204,12 @@ def mean_sentence_length(lengths: NDArray[np.int64]) -> float | None:
 
 
 def sentence_length_variation(lengths: NDArray[np.int64]) -> float | None:
-    """Return the SD of the logarithms of sentence lengths, or None below three sentences."""
+    """Return the SD of the logarithms of sentence lengths, or None with fewer than three."""
     return float(np.log(lengths).std(ddof=1)) if len(lengths) >= _LEAST_SENTENCES else None
 
 
 def rhythm(lengths: NDArray[np.int64]) -> float | None:
-    """Return the correlation of log lengths of neighbouring sentences, -1..1.
+    """Return the correlation between the log lengths of neighbouring sentences, -1..1.
 
     It is negative if long and short sentences alternate, and None below eight sentences or if
     all are equally long.
@@ -234,18 +234,18 @@ def lix(prose: Prose) -> float | None:
 
 
 def long_word_share(prose: Prose) -> float | None:
-    """Return the share of words of more than six letters, or None without words."""
+    """Return the fraction of words with more than six letters, or None without words."""
     if not prose.words:
         return None
     return float(np.mean([len(word) >= LONG_WORD_LETTERS for word in prose.words]))
 
 
 def shared_content(prose: Prose) -> float | None:
-    """Return the mean share of content words that neighbouring sentences share (cohesion).
+    """Return the mean fraction of content words that neighbouring sentences share (cohesion).
 
-    Content words are all but function words; sentences without any are skipped. This overlap is
-    one of the measures of Coh-Metrix (McNamara, Graesser, McCarthy and Cai 2014). Return None
-    below three sentences with content words.
+    All words except function words are content words; sentences without any are skipped. This
+    overlap is one of the measures of Coh-Metrix (McNamara, Graesser, McCarthy and Cai 2014). Return
+    None below three sentences with content words.
     """
     content = ~function_words(prose.words)
     bounds = [0, *map(int, prose.sentence_ends)]
@@ -285,7 +285,7 @@ class MarkRates(NamedTuple):
 
 
 def mark_rates(prose: Prose) -> MarkRates | None:
-    """Return the marks per 100 words (colons as semicolons), or None without words."""
+    """Return the marks per 100 words, counting colons as semicolons, or None without words."""
     if not prose.words:
         return None
     text, scale = prose.text, 100.0 / len(prose.words)
@@ -304,14 +304,14 @@ def mark_rates(prose: Prose) -> MarkRates | None:
 
 
 def pronoun_share(prose: Prose) -> float | None:
-    """Return the share of English personal and possessive pronouns, or None without words."""
+    """Return the fraction of words that are English pronouns, or None without words."""
     if not prose.words:
         return None
     return sum(word.split("'")[0] in _PRONOUNS for word in prose.words) / len(prose.words)
 
 
 def broken_articles(prose: Prose, function: NDArray[np.bool_]) -> float | None:
-    """Return the share of articles and possessives before a mark or function word (English).
+    """Return the fraction of articles and possessives before a mark or function word (English).
 
     It is near 0 for words in normal order. ``function`` marks the function words. Return None
     below five articles and possessives.

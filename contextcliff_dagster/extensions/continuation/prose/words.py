@@ -1,10 +1,10 @@
-"""Words, sentences and language of a text, and its verbatim overlap with another.
+"""Words, sentences and language of a text, and its verbatim overlap with another text.
 
 Verbatim overlap is the part of a continuation that repeats the author's own next text.
 
 A model that knows the text by heart recites it, so that its prose is the author's regardless of the
-context. Passages of one text share phrases by chance as well; passages from different places show
-how many.
+context. Passages also share phrases by chance; passages from different places in one text show how
+many.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _LANGUAGES = tuple(FUNCTION_WORDS)
 
 
 def function_words(words: Sequence[str], language: str = "English") -> NDArray[np.bool_]:
-    """Return which lower-case ``words`` are function words; contractions by their first part.
+    """Return which lower-case ``words`` are function words; contractions count by their first part.
 
     Raises:
         ValueError: `FUNCTION_WORDS` does not have the language.
@@ -90,12 +90,12 @@ def function_words(words: Sequence[str], language: str = "English") -> NDArray[n
 
 
 def language_of(words: Sequence[str]) -> str | None:
-    """Return the language with most function words in ``words``, or None below a fifth."""
+    """Return the language with the most function words in ``words``, or None below a fifth."""
     return languages_of(words, len(words), 1)[0] if words else None
 
 
 def languages_of(words: Sequence[str], width: int, step: int) -> list[str | None]:
-    """Return `language_of` each stretch of ``width`` words, ``step`` words apart."""
+    """Return the language of each stretch of ``width`` words, taken every ``step`` words."""
     total = np.concatenate((np.zeros((1, len(_LANGUAGES))), _memberships(words).cumsum(axis=0)))
     starts = np.arange(0, len(words) - width + 1, step)
     counts = total[starts + width] - total[starts]
@@ -105,7 +105,7 @@ def languages_of(words: Sequence[str], width: int, step: int) -> list[str | None
 
 
 def script_shares(text: str) -> dict[str, float]:
-    """Return the share of letters in each script, named by the first word of Unicode names."""
+    """Return the fraction of letters in each script, named by the first word of Unicode names."""
     counts: Counter[str] = Counter()
     for character, count in Counter(text).items():
         if character.isalpha():
@@ -179,9 +179,9 @@ class Prose:
         text: canonical text: NFKC, with one kind of quotation mark, dash and blank.
         words: lower-case words in order.
         starts: start of each word in ``text``, in characters.
-        sentence_ends: words before the end of each sentence, increasing; a last sentence without
-            an end mark is left out.
-        marks_end: position in characters after the end mark of each of these sentences.
+        sentence_ends: number of words before the end of each sentence, increasing; a last
+        sentence without an end mark is omitted.
+        marks_end: character position after the end mark of each of these sentences.
     """
 
     text: str
@@ -192,11 +192,11 @@ class Prose:
 
     @property
     def sentence_lengths(self) -> NDArray[np.int64]:
-        """Return the number of words of each sentence that a mark ends."""
+        """Return the number of words in each sentence that has an end mark."""
         return np.diff(self.sentence_ends, prepend=0)
 
     def sentences(self) -> list[str]:
-        """Return the sentences of the canonical text that a mark ends."""
+        """Return the sentences of the canonical text that have an end mark."""
         bounds = [0, *map(int, self.marks_end)]
         return [self.text[a:b].strip() for a, b in pairwise(bounds)]
 
@@ -215,7 +215,7 @@ class Prose:
 
 @lru_cache(maxsize=16)  # metrics, collapse and overlap read the same text
 def read_prose(text: str) -> Prose:
-    """Return ``text`` split into words and sentences; do not change the arrays."""
+    """Split ``text`` into words and sentences. Callers must not modify the arrays."""
     canonical = canonical_text(text)
     words, starts = [], []
     for match in _word_pattern(canonical).finditer(canonical):
@@ -291,7 +291,7 @@ def _ends_sentence(text: str, mark: re.Match[str], ahead: int) -> bool:
 
 
 RUN_WORDS = 8
-"""Length in words of the runs compared, as in the contamination check of Chowdhery et al. 2022,
+"""Length, in words, of the runs compared, as in the contamination check in Chowdhery et al. 2022,
 "PaLM: scaling language modeling with pathways"."""
 
 
@@ -301,8 +301,8 @@ class Overlap:
 
     Attributes:
         longest_run: words in the longest stretch that both have.
-        shared_runs: share of the continuation's eight-word runs that the author also has; None
-            for fewer than eight words.
+        shared_runs: fraction of the continuation's eight-word runs that the author also has;
+        None for fewer than eight words.
     """
 
     longest_run: int
@@ -311,7 +311,7 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class ChanceOverlap:
-    """Overlap of human passages from different places of one text.
+    """Overlap between human passages from different places in one text.
 
     Attributes:
         longest_run, shared_runs: largest value over all pairs.
@@ -335,7 +335,7 @@ def verbatim_overlap(continuation: str, author: str) -> Overlap:
 
 
 def chance_overlap(passages: Sequence[str]) -> ChanceOverlap:
-    """Return the chance overlap of consecutive human passages of one text.
+    """Return the overlap due to chance, measured on consecutive human passages from one text.
 
     Each passage is compared with the next but one, so that they share no sentence, and with one
     from the other half of the text. Without any pair the values are 0.

@@ -1,4 +1,4 @@
 """Report of a continuation experiment: figures, tables and sections of the page.
 
-Belongs here: pictures and sentences about results. Does not belong here: statistics.
+This package draws pictures and writes sentences about results; statistics do not belong here.
 """

@@ -1,4 +1,4 @@
-"""Pictures of score, share without collapse and decline by context size, a line per arm."""
+"""Pictures of score, share without collapse and decline by context size, with one line per arm."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _WIDE, _LEFT = 10.1, 1.05
 
 @house.styled()
 def plot_sizes(result: ContinuationResult) -> bytes:
-    """Draw three panels over one axis of context sizes; return the PNG.
+    """Draw three panels that share an axis of context sizes; return the PNG.
 
-    Dots are means over passages with their intervals; arms are slightly offset. The grey band holds
-    the means of as many human passages. In the panel of declines, filled dots are significant
-    after Holm. The same input gives the same bytes.
+    Dots are means over passages with their intervals; arms are slightly offset. The grey band shows
+    the range of means of as many human passages. In the panel of declines, filled dots are
+    significant after Holm. The same input gives the same bytes.
     """
     figure = house.blank_page(11.2)
     above = house.panel(figure, _LEFT, 6.9, _WIDE, 3.0)
@@ -114,7 +114,7 @@ def _draw_declines(axes: Axes, result: ContinuationResult) -> None:
 
 
 def _draw_location(axes: Axes, arm: ArmResult, y: float, colour: str) -> None:
-    """Draw where half of the score's loss has happened, with its interval as a bar."""
+    """Mark the size at which half of the score's loss has occurred, with its interval as a bar."""
     location = arm.score.location
     if location is None:
         return
@@ -183,7 +183,7 @@ def _note(result: ContinuationResult) -> str:
 
 @house.styled()
 def plot_arms(result: ContinuationResult) -> bytes | None:
-    """Draw each arm less the reference by size: score left, share without collapse right.
+    """Draw each arm minus the reference by size: score (left), share without collapse (right).
 
     Return the PNG, or None with a single arm. The same input gives the same bytes.
     """

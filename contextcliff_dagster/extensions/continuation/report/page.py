@@ -1,4 +1,4 @@
-"""Report on continuations as data: the answer first, the evidence folded by question."""
+"""The continuation report as data: the answer first, then collapsible evidence by question."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 
 def arms(result: ContinuationResult) -> DataTable:
-    """Return the table of each arm's verdict and location of the loss."""
+    """Return a table of each arm's verdict and the location of its loss."""
     rows: list[list[Cell]] = [
         [
             Code(arm.arm),
@@ -148,7 +148,7 @@ def _decline(decline: Decline | None) -> Cell:
 
 
 def collapses(arm: ArmResult, result: ContinuationResult) -> DataTable | None:
-    """Return the table of collapses by kind and size, or None without any."""
+    """Return a table of collapses by kind and size, or None if there are none."""
     kinds = sorted({kind for size in arm.collapses for kind in size})
     if not kinds:
         return None
@@ -189,7 +189,7 @@ def _difference(row: ArmDifference) -> Sequence[Cell]:
 
 
 def plan(arm: ArmResult) -> DataTable | None:
-    """Return the table of passages that a decline needs, or None if the variance is unknown."""
+    """Return a table of passages needed to detect a decline, or None if the variance is unknown."""
     if not arm.plan:
         return None
     rows: list[list[Cell]] = [
@@ -203,7 +203,7 @@ def plan(arm: ArmResult) -> DataTable | None:
 
 
 def metrics(arm: ArmResult, result: ContinuationResult) -> DataTable | None:
-    """Return the table of one arm's metrics at each size, or None without any metric."""
+    """Return a table of one arm's metrics at each size, or None if there are no metrics."""
     rows: list[list[Cell]] = []
     for metric in result.metrics:
         series = next((item for item in metric.arms if item.arm == arm.arm), None)
@@ -276,7 +276,7 @@ def continuation_page(
     title: str,
     pictures: Mapping[str, bytes] | None = None,
 ) -> Page:
-    """Return the page of one result per model; show only the figures in ``pictures``."""
+    """Return the page for the results, one per model, showing only the figures in ``pictures``."""
     drawn = pictures or {}
     head = [Section(title, [Paragraph(MEASURED)], 1)]
     for result in results:

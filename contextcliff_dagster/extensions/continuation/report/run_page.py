@@ -100,7 +100,7 @@ FIRST = (
     "repetition_50",
     "intact",
 )
-"""Candidates for the first four panels, in order; the first four measured are shown."""
+"""Candidates for the first four panels, which show the first four that were measured."""
 
 
 def metric_name(key: str) -> str:
@@ -111,7 +111,7 @@ def metric_name(key: str) -> str:
 def metric_chart(
     result: ContinuationResult, about: Mapping[str, Sequence[str]] | None = None
 ) -> MetricChart:
-    """Return the chart of the metrics of ``result``, score and share without collapse first.
+    """Return a chart of the metrics in ``result``, score and share without collapse first.
 
     ``about`` states in a few words how each arm was sampled.
     """
@@ -154,7 +154,7 @@ def points_of(arm: ArmResult, result: ContinuationResult) -> dict[str, list[Poin
 
 
 def author_figures(result: ContinuationResult) -> dict[str, tuple[float, Interval | None]]:
-    """Return the authors' mean and its band for each metric."""
+    """Return, for each metric, the authors' mean and the band around it."""
     figures: dict[str, tuple[float, Interval | None]] = {}
     if result.human is not None:
         human = result.human
@@ -329,9 +329,9 @@ GRADES = (*(name for _, name in LEVELS), "16+")
 
 
 def write_run_page(runs: Sequence[Run], folder: Path) -> Path:
-    """Write `FILE` into ``folder``: the `run_chart` and all averages as tables; return its path.
+    """Write `FILE`, with `run_chart` and tables of averages, into ``folder``; return its path.
 
-    The page has no secrets of the environment and no absolute paths of this machine.
+    The page contains no secrets from the environment and no absolute paths on this machine.
 
     Raises:
         StoreError: the file cannot be written.
@@ -399,7 +399,7 @@ def _point(result: ContextResult, average: Round, key: str) -> Point:
 
 
 def _interval(result: ContextResult, average: Round, key: str, n: int) -> Interval | None:
-    """Return the interval over rounds, or from the deviations that a CSV file has for two."""
+    """Return the interval over rounds, or from SDs, which a CSV file has for two metrics."""
     mean = _value(average, key)
     if key == "reading_level" or mean is None or n < 2:
         return None
@@ -475,7 +475,7 @@ MOST_RUNS = 6
 
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
-    """Options of a comparison; ``tolerance`` is the share of the author's figure that is near.
+    """Options for a comparison; averages within ``tolerance`` of the author's figure are near.
 
     ``folder`` receives the files; ``dpi`` is pixels per inch of a picture 11.5 inches wide.
     """
@@ -488,7 +488,7 @@ class CompareOptions:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Files written, pictures first, and the content of the JSON file."""
+    """The files written, pictures first, and the content of the JSON file."""
 
     files: tuple[Path, ...]
     result: dict[str, Any]
@@ -556,7 +556,7 @@ def _pictures(
 
 
 def _distinct_names(runs: Sequence[Run], paths: Sequence[Path]) -> list[Run]:
-    """Return the runs, with their paths as ids if names are the same."""
+    """Return the runs; those that share a name get their paths as ids."""
     names = [run.name for run in runs]
     return [
         run

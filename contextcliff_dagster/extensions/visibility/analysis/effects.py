@@ -69,7 +69,7 @@ class Runs:
 
     @cached_property
     def benchmark_of_cluster(self) -> Ints:
-        """Return the index of each benchmark-seed's benchmark (C)."""
+        """Return, for each benchmark-seed, the index of its benchmark (C)."""
         number = _numbered([run.benchmark for run in self.planned])
         of_cluster = np.zeros(self.cluster.max(initial=-1) + 1, np.int64)
         of_cluster[self.cluster] = number
@@ -88,7 +88,7 @@ _TEXTS: tuple[tuple[Contrast, str, str], ...] = (
 )
 _ORDER = ("hidden", "placebo", "shown", "last", "best", "default", "low", "neutral", "high")
 VISIBLE = AXES[: AXES.index("base")]
-"""Axes of the information shown, as opposed to the course of a run."""
+"""Axes that vary the information shown rather than the course of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +102,12 @@ class Comparison:
 
     @property
     def is_start(self) -> bool:
-        """Return whether the axis is the start, which affects regret whatever is shown."""
+        """Return whether the axis is the start, which affects regret no matter what is shown."""
         return self.axis == "start"
 
 
 def ordered_levels(levels: Mapping[str, Sequence[Level]]) -> dict[str, list[str]]:
-    """Return the levels of each axis as text, the least informative first."""
+    """Return the levels of each axis as text, from the least to the most informative."""
     return {
         axis: [str(level) for level in sorted(given, key=_rank)]  # a history by its number of steps
         for axis, given in levels.items()
@@ -131,7 +131,7 @@ def comparisons_of(levels: Mapping[str, Sequence[Level]]) -> list[Comparison]:
 
 
 def widest_comparisons(levels: Mapping[str, Sequence[Level]]) -> list[Comparison]:
-    """Return one comparison per varying axis: its last level with its first."""
+    """Return one comparison per varying axis: its last level compared with its first."""
     varied = {axis: values for axis, values in ordered_levels(levels).items() if len(values) > 1}
     ends = {axis: [values[0], values[-1]] for axis, values in varied.items()}
     every = comparisons_of(levels)
@@ -139,20 +139,20 @@ def widest_comparisons(levels: Mapping[str, Sequence[Level]]) -> list[Comparison
 
 
 def pairs_of(runs: Runs, comparison: Comparison) -> tuple[Ints, Ints]:
-    """Return the runs at the level and at the reference (P each); each row agrees in benchmark,
-    seed and all other axes."""
+    """Return the paired runs at the level and at the reference (P each). Paired runs agree in
+    benchmark, seed and all other axes."""
     level, reference = _matched(runs, [comparison])
     return level, reference
 
 
 def fours_of(runs: Runs, one: Comparison, other: Comparison) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return runs (F each) at both levels, ``one``'s reference, ``other``'s reference, both."""
+    """Return runs (F each) with no reference, ``one``'s reference, ``other``'s reference, both."""
     both, other_only, one_only, neither = _matched(runs, [one, other])
     return both, other_only, one_only, neither
 
 
 def _matched(runs: Runs, comparisons: Sequence[Comparison]) -> tuple[Ints, ...]:
-    """Return the runs at each corner; the first comparison's level changes fastest."""
+    """Return the runs at each combination of levels; the first comparison varies fastest."""
     varied = {comparison.axis for comparison in comparisons}
     fixed = [runs.levels[axis] for axis in AXES if axis not in varied]
     others = list(zip(runs.cluster.tolist(), *(column.tolist() for column in fixed), strict=True))
@@ -169,15 +169,15 @@ def _matched(runs: Runs, comparisons: Sequence[Comparison]) -> tuple[Ints, ...]:
 
 FLIPS = 4_999
 ROOM = 2.0
-"""Regret of the reference, in margins, needed for a meaningful verdict of no benefit."""
+"""Smallest regret of the reference, in margins, at which a verdict of no benefit is meaningful."""
 PERFORMANCE: tuple[OutcomeName, ...] = ("regret", "area")
 SHARES = {"regret": 0.5, "area": 0.25, "behaviour": 0.25}
-"""Shares of the error rate for effects on regret, on area and on behaviour."""
+"""Fractions of the error rate allotted to effects on regret, on area and on behaviour."""
 
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """An outcome of pairs of runs that both have it.
+    """The values of one outcome in pairs of runs, both of which have it.
 
     ``level`` and ``reference`` are the values (P); ``cluster`` is the dense index of each pair's
     benchmark-seed, ``stratum`` the benchmark of each benchmark-seed (C).
@@ -190,18 +190,18 @@ class Changes:
 
     @property
     def change(self) -> Floats:
-        """Return level minus reference (P), ignoring rounding errors."""
+        """Return level minus reference (P), with differences due to rounding set to 0."""
         change = self.level - self.reference
         return np.where(np.abs(change) < 1e-12, 0.0, change)
 
     def means(self, of: Floats) -> ClusterMeans:
-        """Return the means by benchmark-seed of values by pair (P)."""
+        """Average ``of``, which has one value per pair (P), over each benchmark-seed."""
         n = np.bincount(self.cluster, minlength=len(self.stratum))
         sums = np.bincount(self.cluster, weights=of, minlength=len(self.stratum))
         return ClusterMeans(sums / n, self.stratum)
 
     def run_sd(self) -> float:
-        """Return the pooled SD between runs of one benchmark and level; 0 for single runs."""
+        """Return the pooled SD between runs of the same benchmark and level; 0 for single runs."""
         benchmark = self.stratum[self.cluster]
         squares, degrees = 0.0, 0
         for values in (self.level, self.reference):
@@ -214,7 +214,9 @@ class Changes:
 
 
 def changes_of(runs: Runs, comparison: Comparison, outcome: OutcomeName) -> Changes | None:
-    """Return the pairs in which both runs have the outcome; None if there are none."""
+    """Return the outcome in the pairs of which both runs have it; None if there are no such
+    pairs.
+    """
     level, reference = pairs_of(runs, comparison)
     values = runs.outcome(outcome)
     present = ~np.isnan(values[level]) & ~np.isnan(values[reference])
@@ -238,9 +240,9 @@ def effects_of(
 ) -> list[AxisEffect]:
     """Return every comparison's effect on every outcome, regret first.
 
-    Holm's adjustment covers all effects, so that a result has one error rate: half for the regret,
-    a quarter each for the area and all behaviour. It excludes starts, and tests that can never
-    become significant whatever the labels (Tarone 1990, Biometrics 46, 515-522).
+    Holm's adjustment covers all effects, so that a result has one error rate: half is for regret,
+    a quarter for area and a quarter for all behaviour. It excludes starts, and tests that could not
+    be significant under any labelling (Tarone 1990, Biometrics 46, 515-522).
 
     Args:
         benchmarks: the benchmarks in the order of ``by_benchmark``.
@@ -276,7 +278,7 @@ def _effect(
     settings: AnalysisSettings,
     *key: int,
 ) -> tuple[AxisEffect, float]:
-    """Return the effect and the smallest p-value that its pairs allow."""
+    """Return the effect and the smallest p-value that a test on its pairs could reach."""
     empty = AxisEffect(
         axis=comparison.axis,
         level=comparison.level,

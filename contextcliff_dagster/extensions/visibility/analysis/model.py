@@ -1,6 +1,6 @@
 """Analysis of one model's records: the effects of the information it was shown.
 
-Covers runs, regret curves, the number of seeds that a study needs, and the result's sentences.
+Covers runs, regret curves, the number of seeds that a study needs, and sentences on the result.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ if TYPE_CHECKING:
 
 
 def runs_of_records(records: pd.DataFrame, section: VisibilitySection) -> Runs:
-    """Return one model's runs from `tables.VISIBILITY_RECORDS` in any order.
+    """Return one model's runs from rows of `tables.VISIBILITY_RECORDS` in any order.
 
-    A run is complete if each step has one record with an answer; only complete runs are kept.
+    Incomplete runs, in which some step has no record with an answer, are listed as missing.
 
     Raises:
         ContextCliffError: a step of a run has two records.
@@ -132,14 +132,14 @@ def _known(value: Any) -> bool:
 def _behaviour(
     spaces: Mapping[str, Space], run: PlannedRun, rows: Sequence[Mapping[str, Any]]
 ) -> list[float | None]:
-    """Return the behaviour outcomes, which follow regret and area."""
+    """Return the run's behaviour outcomes, which come after regret and area in `OUTCOMES`."""
     steps = [start_of(rows[0]), *map(step_of, rows)]
     behaviour = behaviour_of(spaces[run.benchmark], steps)
     return [getattr(behaviour, name) for name in OUTCOMES[2:]]
 
 
 BaselineCurves: TypeAlias = "Mapping[str, Mapping[tuple[str, int], ArrayLike]]"
-"""Search -> (benchmark, seed) -> one or several rows of regret by step, start first."""
+"""Map a search, then (benchmark, seed), to one or more rows of regret by step, start first."""
 
 
 def curves_of(
@@ -191,7 +191,7 @@ def _curve(
 def searches_of(
     runs: Runs, baselines: BaselineCurves, settings: AnalysisSettings
 ) -> list[SearchComparison]:
-    """Return the comparison of each search with the model, over shared benchmark-seeds.
+    """Compare the model with each search over the benchmark-seeds that they share.
 
     Raises:
         ContextCliffError: a curve and the runs differ in their number of steps.
@@ -230,7 +230,7 @@ def searches_of(
 
 
 def cells_of(runs: Runs) -> list[Cell]:
-    """Return each combination of levels, in the order of the plan."""
+    """Return a summary of each combination of levels, in the order of the plan."""
     signatures = np.array([run.axes.signature for run in runs.planned], dtype=str)
     cells = []
     for signature in dict.fromkeys(signatures.tolist()):
@@ -256,7 +256,7 @@ EFFECT, POWER = 0.2, 0.8
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """SDs of paired differences: between benchmark-seeds and within one."""
+    """SDs of paired differences between benchmark-seeds and within a benchmark-seed."""
 
     seed: float
     pair: float | None
@@ -270,9 +270,9 @@ class Components:
 
 
 def components_of(changes: Changes) -> Components | None:
-    """Return the components by the analysis of variance; None with fewer than two clusters.
+    """Estimate the components by analysis of variance; None with fewer than two clusters.
 
-    With single pairs the two are one, and ``pair`` is None.
+    With one pair per cluster the two SDs cannot be separated, and ``pair`` is None.
     """
     change, clusters = changes.change, len(changes.stratum)
     if clusters < 2:
@@ -290,7 +290,7 @@ def components_of(changes: Changes) -> Components | None:
 def plan_of(
     runs: Runs, comparisons: Sequence[Comparison], settings: AnalysisSettings
 ) -> list[Plan]:
-    """Return the seeds needed for each tested effect on the regret; empty if nothing varies."""
+    """Return the seeds needed to detect each tested effect on regret; empty if nothing varies."""
     comparisons_tested = [comparison for comparison in comparisons if not comparison.is_start]
     level = SHARES["regret"] * (1.0 - settings.confidence) / max(len(comparisons_tested), 1)
     plan = []
@@ -348,7 +348,7 @@ _AXES = {
 
 
 def change_in_words(effect: AxisEffect) -> str:
-    """Return the difference within a pair as the subject of a sentence."""
+    """Return the effect's comparison as a phrase that can be the subject of a sentence."""
     if effect.axis == "history":
         earlier = "no" if effect.reference == "0" else effect.reference
         return f"Listing {effect.level} earlier steps instead of {earlier}"
@@ -365,7 +365,7 @@ def change_in_words(effect: AxisEffect) -> str:
 
 
 def effect_sentence(effect: AxisEffect, margin: float) -> str:
-    """Describe an effect on regret or area with its verdict; on behaviour only if significant."""
+    """Describe an effect and its verdict. An effect on behaviour must be significant."""
     subject, name = change_in_words(effect), _OUTCOMES[effect.outcome]
     if effect.difference is None:
         return f"{subject}: no two runs could be compared."
@@ -386,7 +386,9 @@ def effect_sentence(effect: AxisEffect, margin: float) -> str:
 
 
 def plan_sentence(plan: Sequence[Plan], undecided: Sequence[AxisEffect]) -> str | None:
-    """Return a sentence on the seeds that undecided effects need; None if all are decided."""
+    """Return a sentence on the seeds that undecided effects need; None if no effect is
+    undecided.
+    """
     open_ones = {(effect.axis, effect.level, effect.reference) for effect in undecided}
     rows = [entry for entry in plan if (entry.axis, entry.level, entry.reference) in open_ones]
     if not rows:
@@ -403,7 +405,7 @@ def plan_sentence(plan: Sequence[Plan], undecided: Sequence[AxisEffect]) -> str 
 
 
 def search_sentence(regret: float, searches: Sequence[SearchComparison]) -> str | None:
-    """Return a sentence that compares the model with searches without one."""
+    """Return a sentence that compares the model with searches without a model, if there are any."""
     if not searches:
         return None
     names = ", ".join(f"{s.name.replace('_', ' ')} {score(s.regret)}" for s in searches)
@@ -432,7 +434,7 @@ def analyse_model(
     Args:
         records: one model's `tables.VISIBILITY_RECORDS`, one row per step.
         settings: the confidence and the resampling seed.
-        context: names of the model, study and campaign; warnings to repeat.
+        context: names of the model, study and campaign, and warnings to include.
         baselines: regret by step of searches without a model, by name, then benchmark and seed.
 
     Raises:
@@ -482,7 +484,7 @@ def analyse_model(
 
 
 def verdict_of(effects: Sequence[AxisEffect]) -> VisibilityVerdict:
-    """Return the verdict of the effects on the regret of the axes that show more.
+    """Return the overall verdict from the effects on regret of the axes that show more.
 
     `helps`, `harms`, `mixed`: some effects are significant; `no_benefit`: a benefit of the margin
     is ruled out for all of them.
@@ -526,7 +528,7 @@ def _warnings(runs: Runs, section: VisibilitySection) -> list[str]:
 
 
 def _same_in_pairs(runs: Runs, section: VisibilitySection) -> tuple[int, int]:
-    """Return the number of pairs with equal paths, and of all pairs that differ in information."""
+    """Count the pairs that differ in the information shown: those with equal paths, and all."""
     same = pairs = 0
     for comparison in comparisons_of(section.levels):
         if comparison.axis in VISIBLE:
@@ -540,7 +542,7 @@ def _same_in_pairs(runs: Runs, section: VisibilitySection) -> tuple[int, int]:
 
 
 def _repeated(runs: Runs) -> tuple[int, int] | None:
-    """Return the number of combinations with equal paths, and of all with several seeds."""
+    """Count the combinations with several seeds: those with equal paths (None if 0), and all."""
     by_group: dict[tuple[str, str], list[str]] = {}
     for run, path in zip(runs.planned, runs.paths, strict=True):
         by_group.setdefault((run.benchmark, run.axes.signature), []).append(path)
@@ -552,7 +554,9 @@ def _repeated(runs: Runs) -> tuple[int, int] | None:
 def interactions_of(
     runs: Runs, comparisons: Sequence[Comparison], settings: AnalysisSettings
 ) -> list[Interaction]:
-    """Return the difference of differences of each pair of axes, one comparison per axis."""
+    """Return the difference of differences for each two comparisons; each is of a different
+    axis.
+    """
     raw = [
         _interaction(runs, one, other, settings, place)
         for place, (one, other) in enumerate(combinations(comparisons, 2))

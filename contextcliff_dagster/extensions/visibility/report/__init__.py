@@ -1,5 +1,5 @@
-"""The visibility report: a page as data, its pictures, and single runs in words.
+"""The visibility report: a page as data, its pictures, and descriptions of single runs.
 
-This package words, tabulates and draws a `results.VisibilityResult` and the records of single runs.
-Numbers over several runs that are not in the result belong to `analysis`.
+This package describes, tabulates and plots a `results.VisibilityResult` and the records of single
+runs. Statistics over several runs that the result lacks belong in `analysis`.
 """

@@ -1,4 +1,4 @@
-"""Picture of the effect of each axis on search behaviour: comparisons by measures."""
+"""Picture of the effect of each axis on search behaviour: a grid of comparisons and measures."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _PITCH, _HEAD, _FOOT = 0.4, 1.45, 0.75
 _LEFT, _WIDE = 3.75, 7.45
 _UP, _DOWN = (0.851, 0.451, 0.051), (0.043, 0.325, 0.580)
 _FULL = 0.4
-"""Difference at which a cell reaches its full colour."""
+"""Difference from which a cell is fully coloured."""
 
 
 @house.styled()
 def plot_behaviour(result: VisibilityResult) -> bytes | None:
-    """Return the picture as PNG bytes; None without a measured effect on behaviour.
+    """Return the picture as PNG bytes; None if no effect on behaviour was measured.
 
-    Rows are comparisons, columns measures; the first row has the means of all combinations.
+    Rows are comparisons and columns are measures; the first row shows means over all combinations.
     Differences significant after Holm are coloured and bold. The same input gives the same bytes.
     """
     by_row: dict[tuple[str, str, str], dict[OutcomeName, AxisEffect]] = {}

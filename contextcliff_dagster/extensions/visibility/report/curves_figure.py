@@ -33,7 +33,7 @@ _MOST_MARKS = 24
 
 @house.styled()
 def plot_curves(result: VisibilityResult) -> bytes | None:
-    """Return the picture as PNG bytes; None without a curve.
+    """Return the picture as PNG bytes; None if there are no curves.
 
     The first panel shows all runs; each varying axis has its own panel with one line per level.
     Thin grey lines are searches without a model. The same input gives the same bytes.
@@ -92,7 +92,9 @@ def plot_curves(result: VisibilityResult) -> bytes | None:
 
 
 def _top(result: VisibilityResult) -> float:
-    """Return the axis maximum: above all means, and above intervals unless they dwarf the means."""
+    """Return the axis maximum: above all means, and above the intervals unless they are far
+    larger.
+    """
     every = [*result.curves, *(search.curve for search in result.searches)]
     points = [p for curve in every for p in curve.points]
     highest = max([0.1, *(p.regret for p in points)])

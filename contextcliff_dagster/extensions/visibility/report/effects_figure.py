@@ -25,10 +25,11 @@ _LEFT, _WIDE = 3.75, 4.35
 
 @house.styled()
 def plot_effects(result: VisibilityResult) -> bytes | None:
-    """Return the picture as PNG bytes; None without a measured effect on the regret.
+    """Return the picture as PNG bytes; None if no effect on regret was measured.
 
-    Rows are comparisons in groups: more shown, content, mere length, course of the run. Filled
-    marks are significant after Holm; the band is the margin. The same input gives the same bytes.
+    Rows are comparisons, grouped by what varies: information, content, length or course of the run.
+    Filled marks are significant after Holm; a band shows the margin. The same input gives the same
+    bytes.
     """
     effects = [e for e in result.effects if e.outcome == "regret" and e.difference is not None]
     if not effects:

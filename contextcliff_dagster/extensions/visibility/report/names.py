@@ -64,7 +64,7 @@ SEARCH_NAMES: Mapping[str, str] = {
 
 
 def level_name(axis: str, level: str) -> str:
-    """Return a level in words; a history is given in steps."""
+    """Return a level in words; for a history, the number of steps."""
     if axis != "history":
         return level
     return "none" if level == "0" else f"{level} step{'' if level == '1' else 's'}"
@@ -78,7 +78,7 @@ def effect_name(effect: AxisEffect | Interaction | Plan) -> str:
 def comparison_name(axis: str, level: str, reference: str) -> str:
     """Return a level with its reference: ``bounds shown``, ``low start, not high``.
 
-    The reference is omitted if it is "hidden" or no history: ``history of 5 steps``.
+    The reference is omitted if it shows nothing, as in ``history of 5 steps``.
     """
     name = AXIS_NAMES.get(axis, axis)
     if axis == "history":
@@ -121,7 +121,7 @@ _MOST = 32
 
 
 def value_words(value: Any, digits: int = 3) -> str:
-    """Return a value in words: ``0.1``, ``1,000``, ``"abc"``; long texts are cut."""
+    """Format a value for text: ``0.1``, ``1,000``, ``"abc"``. Long strings are truncated."""
     if isinstance(value, bool) or value is None or isinstance(value, str):
         text = json.dumps(value, ensure_ascii=False)
         return text if len(text) <= _MOST else f'{text[: _MOST - 2]}…"'
@@ -144,12 +144,12 @@ def _exponent(value: float) -> int:
 
 
 def choice_words(value: Any) -> str:
-    """Return a parameter's choice without quotation marks."""
+    """Format the value of a choice parameter, without quotation marks."""
     return value if isinstance(value, str) else value_words(value)
 
 
 def change_words(before: Any, after: Any) -> tuple[str, str]:
-    """Return two different values with enough digits to distinguish them.
+    """Format two different values with enough digits to distinguish them.
 
     >>> change_words(0.1, 0.10001)
     ('0.1', '0.10001')
@@ -164,17 +164,17 @@ def change_words(before: Any, after: Any) -> tuple[str, str]:
 
 
 def config_words(config: Config) -> str:
-    """Return a configuration in words, sorted by name: ``C 0.1, max_iter 300``."""
+    """Format a configuration, sorted by parameter name: ``C 0.1, max_iter 300``."""
     return ", ".join(f"{name} {choice_words(config[name])}" for name in sorted(config))
 
 
 def score_words(value: float | None, score: Score) -> str:
-    """Return a score in words: shares with three decimals, errors with four digits."""
+    """Format a score: with three decimals, or with four digits if it is an error or at least 10."""
     if value is None:
         return "none"
     return f"{value:,.4g}" if score.relative or abs(value) >= 10 else f"{value:.3f}"
 
 
 def joined(parts: list[str]) -> str:
-    """Return parts as a list in words: ``a``, ``a and b``, ``a, b and c``; empty for none."""
+    """Join parts into a phrase: ``a``, ``a and b``, ``a, b and c``; empty without parts."""
     return "".join(parts) if len(parts) < 2 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -1,6 +1,6 @@
 """The visibility report as data: the answer first, then collapsible evidence by question.
 
-Also draws single runs by step: validation scores and each parameter within its bounds.
+It also plots single runs step by step: validation scores, and each parameter within its bounds.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _MOST_MARKS = 40
 
 @house.styled()
 def plot_trajectories(told: Sequence[Trajectory]) -> bytes | None:
-    """Return the picture as PNG bytes, one row per run; None without a run; deterministic."""
+    """Return the picture as deterministic PNG bytes, with one row per run; None without runs."""
     if not told:
         return None
     height = _HEAD + _ROW * len(told) - (_ROW - _TALL) + _FOOT
@@ -181,7 +181,7 @@ def visibility_page(
     trajectories: Sequence[Trajectory] = (),
     pictures: Mapping[str, bytes] | None = None,
 ) -> Page:
-    """Return the page with one result per model; all figures come from ``pictures``."""
+    """Return the page for the results, one per model; ``pictures`` holds the figures to embed."""
     images = pictures or {}
     several = len(results) > 1
     summary = [tables.models(results)] if several else []
@@ -211,7 +211,7 @@ def visibility_page(
 def draw_pictures(
     results: Sequence[VisibilityResult], trajectories: Sequence[Trajectory] = ()
 ) -> dict[str, bytes]:
-    """Return the pictures of each result as PNG, by file name."""
+    """Draw the pictures for each result; return them as PNG bytes by file name."""
     files: dict[str, bytes] = {}
     for result in results:
         pictures = {what: draw(result) for what, draw in _PICTURES.items()}
@@ -234,7 +234,7 @@ _PICTURES: Mapping[str, Callable[[VisibilityResult], bytes | None]] = {
 
 
 def picture_file(result: VisibilityResult, what: str) -> str:
-    """Return a picture's file name: ``curves``, ``effects``, ``behaviour``, ``runs``."""
+    """Return a picture's file name; ``what`` is curves, effects, behaviour or runs."""
     return f"visibility-{what}-{slug(result.model)}.png"
 
 
@@ -345,10 +345,10 @@ def write_visibility_report(
     records: pd.DataFrame,
     others: Sequence[Section],
 ) -> ReportFiles:
-    """Write the page of a study without a length profile, with ``others`` at its end.
+    """Write the page of a study without a length profile, with the sections ``others`` at its end.
 
     Args:
-        records: `tables.VISIBILITY_RECORDS` of all models, for the runs step by step.
+        records: rows of `tables.VISIBILITY_RECORDS` for all models, to describe runs step by step.
 
     Raises:
         StoreError: the report cannot be written.

@@ -1,6 +1,6 @@
-"""Single runs in words, step by step, and the choice of runs that a report describes.
+"""Step-by-step descriptions of single runs, and selection of the runs that a report describes.
 
-Each step is described by the reply's settings, their changes, and the score.
+A step's description gives the values that the reply set, how they were changed, and the score.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RecordedStep:
 
     Attributes:
         failure: failure tag of the reply.
-        test: test score that would be reported after the step.
+        test: test score of the configuration that would be reported after the step.
         regret: normalised regret of the reported configuration.
     """
 
@@ -117,18 +117,18 @@ def _recorded_step(row: Mapping[str, Any]) -> RecordedStep:
 
 
 def _known(value: Any) -> float | None:
-    """Return a score, or None for the nan that pandas writes for missing ones."""
+    """Return a score, or None for nan, with which pandas marks missing scores."""
     return None if value is None or value != value else float(value)
 
 
 def step_sentence(before: Sequence[RecordedStep], one: RecordedStep, task: Task) -> str:
-    """Return a step, not the start, as a sentence. ``before``: the steps up to it, start first."""
+    """Describe a step after the start in a sentence. ``before``: all earlier steps, start first."""
     action = _what(before, one, task.space)
     return f"Step {one.number}: {action}; {_scored(before, one, task)}."
 
 
 def start_sentence(start: RecordedStep, task: Task) -> str:
-    """Return the start as a sentence."""
+    """Describe the start in a sentence."""
     scored = f"validation {task.score.name} {score_words(start.validation, task.score)}"
     better = "higher" if task.score.higher_is_better else "lower"
     return f"Start: {config_words(start.step.config)}; {scored} ({better} is better)."
@@ -148,7 +148,7 @@ def _what(before: Sequence[RecordedStep], one: RecordedStep, space: Space) -> st
 
 
 def _unused(before: Sequence[RecordedStep], one: RecordedStep) -> str:
-    """Return a description of a step that the model did not choose."""
+    """Describe a step that the model did not choose, and why."""
     if one.step.unparsable:
         why = "the reply could not be read"
     elif one.failure in ("context_overflow", "invalid_truncated", "content_filter"):
@@ -163,7 +163,7 @@ def _unused(before: Sequence[RecordedStep], one: RecordedStep) -> str:
 
 
 def _return(before: Sequence[RecordedStep], one: RecordedStep) -> str:
-    """Return words for a return to an earlier configuration; empty for a new one."""
+    """Describe a return to an earlier configuration; empty if the configuration is new."""
     if _same(one.step.config, before[-1].step.config):
         return "stayed with the same configuration"
     earlier = [step for step in before if _same(step.step.config, one.step.config)]
@@ -190,8 +190,8 @@ def _key(config: Config) -> str:
 
 
 def _changes(space: Space, base: Config, one: RecordedStep, *, named: bool) -> list[str]:
-    """Return the bounds that the proposal met and, if ``named``, its changes to the base
-    configuration, grouped into raised and lowered parameters."""
+    """Describe the bounds that the proposal exceeded and, if ``named``, its changes to the base
+    configuration, grouped by verb (such as raised or lowered)."""
     met = {event.parameter: event for event in one.step.events if event.out_of_bounds}
     bounds: list[str] = []
     by_verb: dict[str, list[str]] = {}
@@ -214,7 +214,7 @@ def _verb(old: object, new: object) -> str:
 
 
 def _edge(parameter: Parameter, value: object) -> str:
-    """Return words for a value that equals a bound without being clamped; else empty."""
+    """Return a remark if the value equals a bound without having been clamped; else empty."""
     if isinstance(parameter, Choice):
         return ""
     if value == parameter.high:
@@ -232,7 +232,7 @@ def _clamped(event: ClampEvent, parameter: Parameter, *, changed: bool) -> str:
 
 
 def _remark(event: ClampEvent) -> str:
-    """Return words on another difference between the proposal and its execution."""
+    """Describe a difference between the proposal and its execution other than clamping."""
     name, proposal = event.parameter, value_words(event.proposed, 8)
     words = {
         Reason.ROUNDED: f"{name} {proposal} was rounded",
@@ -263,14 +263,14 @@ def _scored(before: Sequence[RecordedStep], one: RecordedStep, task: Task) -> st
 
 
 MOSTLY = 0.5
-"""Share of steps from which a run is described by that kind of step."""
+"""Smallest fraction of steps of one kind for which a run is described by that kind."""
 SMALL_MOVES, LARGE_MOVES = 0.05, 0.3
-"""Churn below which a run moves in small steps, and from which it jumps."""
+"""Churn below which a run is said to move in small steps, and from which it is said to jump."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """A run in words: the reason for its choice, start, steps, search style and regret."""
+    """A run described in words: why it was selected, its start, steps, search style and regret."""
 
     model: str
     why: str
@@ -280,11 +280,11 @@ class Trajectory:
 
 
 def trajectories_of(records: pd.DataFrame) -> list[Trajectory]:
-    """Return each model's runs of median and worst regret in the most informative combination.
+    """Describe each model's runs with median and worst regret in the most informative combination.
 
     That combination shows the most axes; ties are broken by the longest history, then by signature.
-    Only complete runs count; the median of an even number is the better of the middle two. Models
-    without a complete run have none.
+    Only complete runs count; for an even number, the better of the middle two is the median. Models
+    without a complete run are omitted.
     """
     trajectories = []
     for model, rows in records.groupby("model", sort=False):
@@ -307,7 +307,7 @@ def trajectories_of(records: pd.DataFrame) -> list[Trajectory]:
 
 
 def trajectory_of(model: str, run: RecordedRun, why: str) -> Trajectory:
-    """Return a run as sentences: start, each step, search style and reported result."""
+    """Describe a run in sentences: its start, each step, search style and reported result."""
     task = task_named(run.benchmark)
     start, *steps = run.steps
     behaviour = behaviour_of(task.space, [step.step for step in run.steps])
@@ -340,7 +340,7 @@ def _shows_most(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _way(found: Behaviour) -> str:
-    """Return sentences on how the run searched, the most informative first."""
+    """Describe in sentences how the run searched, most informative first."""
     if not found.model_steps or found.churn is None:
         return "No reply set a parameter, so nothing was searched."
     fallbacks = ""

@@ -1,6 +1,6 @@
 """Tables of the visibility report.
 
-Also words a result's answer in a few sentences.
+It also states a result's answer in a few sentences.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 MOST_CELLS = 48
-"""Largest number of combinations in a table; beyond it, only extreme regrets are shown."""
+"""Maximum combinations in a table; with more, only the lowest and highest regrets are listed."""
 
 
 def models(results: Sequence[VisibilityResult]) -> DataTable:
@@ -61,7 +61,7 @@ def models(results: Sequence[VisibilityResult]) -> DataTable:
 
 
 def effects(result: VisibilityResult, outcome: OutcomeName) -> DataTable | None:
-    """Return a table of all comparisons on an outcome, grouped as in the picture, or None."""
+    """Tabulate all effects on an outcome, grouped as in the picture; None if there are none."""
     effects_found = [effect for effect in result.effects if effect.outcome == outcome]
     if not effects_found:
         return None
@@ -116,7 +116,7 @@ def by_benchmark(result: VisibilityResult) -> DataTable | None:
 
 
 def behaviour(result: VisibilityResult) -> DataTable | None:
-    """Return a table of effects on behaviour with intervals; None if there are none."""
+    """Tabulate the effects on behaviour with intervals; None if there are none."""
     by_row: dict[tuple[str, str, str], dict[OutcomeName, AxisEffect]] = {}
     for e in result.effects:
         if e.outcome in BEHAVIOUR and e.difference is not None:
@@ -148,7 +148,7 @@ def _marked(effect: AxisEffect | None) -> Cell:
 
 
 def combinations(result: VisibilityResult) -> DataTable | None:
-    """Return a table of means by combination, least regret first; None with only one."""
+    """Tabulate the means of each combination, lowest regret first; None if there is only one."""
     if len(result.cells) < 2:
         return None
     ranked = sorted(result.cells, key=lambda one: (_known_first(one), one.signature))
@@ -182,7 +182,7 @@ def _known_first(one: Combination) -> tuple[bool, float]:
 
 
 def interactions(result: VisibilityResult) -> DataTable | None:
-    """Return a table of effects that may depend on another axis; None if there are none."""
+    """Tabulate how each effect depends on another axis; None if there are no interactions."""
     rows: list[list[Cell]] = [
         [
             effect_name(row),
@@ -230,7 +230,7 @@ def searches(result: VisibilityResult) -> DataTable | None:
 
 
 def plan(result: VisibilityResult) -> DataTable | None:
-    """Return a table of the seeds that each effect needs; None if nothing is known."""
+    """Tabulate the seeds needed to detect each effect; None if no effect has an estimate."""
     rows: list[list[Cell]] = [
         [
             effect_name(row),
@@ -249,17 +249,17 @@ def plan(result: VisibilityResult) -> DataTable | None:
 
 
 def fallback_share(result: VisibilityResult) -> float | None:
-    """Return the share of steps in complete runs that the model did not choose."""
+    """Return the fraction of steps in complete runs that the model did not choose."""
     return _share(result, "fallback_share")
 
 
 def unparsable_share(result: VisibilityResult) -> float | None:
-    """Return the share of steps in complete runs whose reply could not be parsed."""
+    """Return the fraction of steps in complete runs whose reply could not be parsed."""
     return _share(result, "unparsable_share")
 
 
 def _share(result: VisibilityResult, outcome: OutcomeName) -> float | None:
-    """Return the share over combinations weighted by runs, because runs have equal steps."""
+    """Return the fraction over all combinations, weighted by runs, which are all equally long."""
     means = ((cell.n_runs, cell.means.get(outcome)) for cell in result.cells)
     shares = [(n, mean) for n, mean in means if mean is not None]
     runs = sum(n for n, _ in shares)
@@ -295,7 +295,7 @@ def overview(result: VisibilityResult) -> dict[str, Any]:
 
 
 def answer_sentences(result: VisibilityResult) -> list[str]:
-    """Return sentences on whether showing more helps, and on the runs versus other searches."""
+    """Return sentences on whether showing more helps and how the runs compare with searches."""
     sentences = [_verdict(result), _reached(result)]
     return [sentence for sentence in sentences if sentence]
 
@@ -350,7 +350,7 @@ def _reached(result: VisibilityResult) -> str:
 
 
 def fallback_sentence(result: VisibilityResult) -> str:
-    """Return a sentence on the shares of fallback steps and of unparsable replies."""
+    """Return a sentence on the fractions of fallback steps and of unparsable replies."""
     share, unreadable = fallback_share(result), unparsable_share(result)
     steps = result.n_runs * result.steps
     if share is None or not steps:

@@ -1,5 +1,5 @@
-"""Runs of an agent: from each reply to the next prompt, and the record of each step.
+"""Runs of an agent: how each reply leads to the next prompt, and how each step is recorded.
 
-This package holds cached trainings, the conversation of a run, sources of calls, records and
-traces. Prompts and replies belong to `visibility.agent`, conclusions to `visibility.analysis`.
+This package contains cached trainings, the sequence of calls in a run, call sources, records and
+traces. Prompts and replies belong in `visibility.agent`, conclusions in `visibility.analysis`.
 """

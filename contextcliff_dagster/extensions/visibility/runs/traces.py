@@ -50,10 +50,10 @@ _OF_ANSWER = [
 def score_rows(
     rows: Iterable[Mapping[str, Any]], runs: Mapping[str, PlannedRun], benches: Benches, steps: int
 ) -> list[dict[str, Any]]:
-    """Return the rows of `tables.VISIBILITY_RECORDS` for rows of predictions.
+    """Return the rows of `tables.VISIBILITY_RECORDS` for the given predictions.
 
     Args:
-        rows: predictions (`contracts.PREDICTIONS`), each run in the order of its steps.
+        rows: predictions (`contracts.PREDICTIONS`), with those of each run in step order.
         runs: runs by cell key.
         steps: number of steps of a complete run.
 
@@ -141,7 +141,7 @@ def _known_steps(score: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A run with its events and outcome; ``prompts`` has the (role, text) pairs of each step."""
+    """A run with its events and outcome; ``prompts`` holds each step's messages as (role, text)."""
 
     run: PlannedRun
     events: Sequence[Mapping[str, Any]]
@@ -151,13 +151,13 @@ class Trace:
 
     @property
     def started_at(self) -> datetime:
-        """Return the time of the first reply, which names the trace's folder."""
+        """Return the time of the first reply, after which the trace's folder is named."""
         return datetime.fromisoformat(self.events[0]["timestamp"])
 
     def write(self, folder: Path) -> Path:
-        """Write the events below ``folder``/``benchmark``/``time``; return the path.
+        """Write the events to a file in ``folder``/``benchmark``/``time``; return its path.
 
-        A run always has the same path, so writing it again replaces it.
+        A run's path never changes, so writing the trace again replaces the file.
 
         Raises:
             StoreError: the folder cannot be written.
@@ -179,7 +179,7 @@ def traces_of(
     runs: Mapping[str, PlannedRun],
     benches: Benches,
 ) -> Iterator[Trace]:
-    """Yield the trace of each of a model's runs with a step in the campaign.
+    """Yield a trace for each of a model's runs that has at least one step in the campaign.
 
     Raises:
         StoreError: outputs were pruned.
@@ -202,7 +202,7 @@ def traces_of(
 def _prompts(
     run: StudyRun, experiment: Experiment, source: Source, identity_hash: str
 ) -> dict[str, list[tuple[str, str]]]:
-    """Return the prompt of each call of a source, by call key."""
+    """Return the messages of each call of a source as (role, text) pairs, by call key."""
     plan = CallPlan(
         study=run.study.name,
         campaign=run.campaign,
@@ -221,7 +221,7 @@ def _prompts(
 
 
 def _is_step(answer: Mapping[str, Any]) -> bool:
-    """Return whether a row is final; a failed request is not, because it is retried."""
+    """Return whether a row is final. A failed request is not, because it will be retried."""
     return answer.get("no_answer") != FailureTag.TRANSPORT_ERROR
 
 

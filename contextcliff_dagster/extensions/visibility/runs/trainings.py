@@ -44,13 +44,13 @@ CREATE TABLE IF NOT EXISTS trainings (
 
 
 def trainings_file(store: Store) -> Path:
-    """Return the path of the cache of trainings; it is rebuilt if deleted."""
+    """Return the path of the training cache, which is rebuilt if deleted."""
     return store.root / "_visibility" / "trainings.db"
 
 
 @dataclass(frozen=True)
 class Trainings:
-    """The trainings of one task on the same data, in the store.
+    """The trainings of one task on one version of its data, cached in the store.
 
     Attributes:
         task: the trained task.
@@ -66,7 +66,7 @@ class Trainings:
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
 
     def evaluation(self, config: Config, split: int) -> Evaluation:
-        """Return the scores of a configuration on the split of a seed, nan where training failed.
+        """Return a configuration's scores on the split with this seed; nan if training failed.
 
         Raises:
             DataError: training is necessary, but the data are not prepared, too few, or differ
@@ -84,7 +84,7 @@ class Trainings:
             return self._known[key]
 
     def of_splits(self, splits: Sequence[int]) -> list[tuple[int, str, float | None, float | None]]:
-        """Return the cached trainings of splits: split, configuration as JSON, both scores.
+        """Return the cached trainings on the splits as (split, configuration as JSON, both scores).
 
         Raises:
             StoreError: the file cannot be read.
@@ -98,7 +98,7 @@ class Trainings:
             ).fetchall()
 
     def keep(self, trained: Iterable[tuple[int, str, float | None, float | None]]) -> None:
-        """Cache trainings in the form of `of_splits`; existing ones stay unchanged.
+        """Cache trainings given in the form of `of_splits`; existing entries stay unchanged.
 
         Raises:
             StoreError: the file cannot be written.

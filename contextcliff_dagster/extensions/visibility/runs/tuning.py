@@ -1,4 +1,4 @@
-"""Planned runs: their calls, searches and trainings, and the benchmarks that they tune."""
+"""Planned runs: their calls, the matching searches and trainings, and the benchmarks they tune."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A step with its configuration's scores; ``usage`` is None if no call was made."""
+    """A step and its configuration's scores; ``usage`` is None if no call was made."""
 
     step: Step
     scores: Evaluation
@@ -73,18 +73,18 @@ class Scores(Protocol):
     """A source of the scores of configurations."""
 
     def evaluation(self, config: Config, split: int) -> Evaluation:
-        """Return the scores of a configuration on the split of a seed; see `Trainings`."""
+        """Return a configuration's scores on the split with this seed; see `Trainings`."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A benchmark as runs use it.
+    """A benchmark, with everything that runs need to tune it.
 
     Attributes:
         task: the tuned task.
         trainings: source of its configurations' scores.
-        landscape: source of starts; None for an estimate, in which all runs begin with the task's
-            own start and nothing is trained.
+        landscape: source of starts; None when estimating the calls of a study: then all runs begin
+        with the task's own start and nothing is trained.
     """
 
     task: Task
@@ -105,7 +105,7 @@ class Bench:
         return cls(task, Trainings(task, store, ground.data_sha256), ground.landscape)
 
     def begin(self, run: PlannedRun) -> History:
-        """Return the start of a run.
+        """Return the history of a run at its start.
 
         Raises:
             DataError: a stratum has no configuration, or the data are not prepared.
@@ -146,11 +146,11 @@ class Bench:
         return (*history, Tried(step, self._scores(step.config, run.seed), usage))
 
     def prompt(self, run: PlannedRun, history: History) -> tuple[str, str]:
-        """Return the next prompt: the part that is the same in a whole run, and the rest."""
+        """Return the next prompt: the part that is constant throughout a run, and the rest."""
         return prompt_of(self.task, run.axes, self.state(history))
 
     def state(self, history: History) -> RunState:
-        """Return the run state of a history, from which prompts are made."""
+        """Convert a history to the run state from which prompts are built."""
         trials = tuple(
             ShownTrial(entry.step.config, _finite(entry.scores.validation), entry.step.source)
             for entry in history
@@ -173,7 +173,7 @@ class Bench:
 class Benches:
     """The benchmarks of a study by name, created on first use.
 
-    ``grounds``: landscape and data by benchmark; see `Bench` if one is missing.
+    ``grounds``: landscapes and data hashes by benchmark; a missing one means an estimate (`Bench`).
     """
 
     store: Store
@@ -194,7 +194,7 @@ def _finite(score: float) -> float | None:
 
 
 Begun: TypeAlias = tuple[str, int]
-"""Benchmark and seed, which runs share with searches."""
+"""Benchmark and seed, by which runs are matched with searches."""
 
 SEARCHES: Mapping[str, Callable[[Task, int], Search]] = {
     "random": lambda task, seed: RandomSearch(task.space, seed),
@@ -211,10 +211,10 @@ SEARCHES: Mapping[str, Callable[[Task, int], Search]] = {
 def search_curves(
     runs: Mapping[str, PlannedRun], benches: Benches, steps: int
 ) -> dict[str, dict[Begun, Floats]]:
-    """Return each search's curve of normalised regret, start first, by benchmark and seed.
+    """Return each search's normalised regret curves, start first, by benchmark and seed.
 
-    Curves are averaged over several starts. Trainings are cached, so a second call trains
-    nothing.
+    If runs have several starts, their curves are averaged. Trainings are cached, so a second call
+    trains nothing.
 
     Raises:
         StudyError: optuna is not installed.
@@ -255,9 +255,9 @@ _LEFT_ALONE = ("template", "instructions", "output_schema")
 
 @dataclass(frozen=True)
 class NextStep:
-    """A function that returns the call after an answered one, until a run has all its steps.
+    """A function that returns the call following an answered call, until the run has all its steps.
 
-    Each prompt is self-contained: it shows earlier steps only as far as the axes allow. A call's
+    Each prompt is self-contained and shows only the earlier steps that the axes allow. A call's
     key depends on the keys of all earlier calls.
     """
 
@@ -283,7 +283,7 @@ class NextStep:
 
 
 def usage_of(answer: Outcome | Mapping[str, Any]) -> Usage | None:
-    """Return the recorded tokens of a call; None if unknown."""
+    """Return the token counts recorded for a call; None if there are none."""
     get = answer.get if isinstance(answer, Mapping) else lambda name: getattr(answer, name)
     n_input = get("prompt_tokens")
     n_input = get("own_prompt_tokens") if n_input is None else n_input
@@ -331,7 +331,7 @@ def _first_prompts(benches: Benches, runs: Mapping[str, PlannedRun]) -> Any:
 def recipe_of(
     study: Study, seed: int | None, task: str | None, benches: Benches | None = None
 ) -> Recipe:
-    """Return the recipe of the prompts: the study's settings with this experiment's texts.
+    """Return the recipe for the prompts: the study's settings with this experiment's texts.
 
     Args:
         seed: seed for sampling replies; None for greedy decoding.

@@ -1,4 +1,4 @@
-"""Catalogue of tasks: bundled ones, and those from Kaggle once they are prepared."""
+"""Catalogue of tasks: bundled tasks, and tasks from Kaggle whose data must first be prepared."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _toy() -> Data:
 
 
 def _digits() -> Data:
-    """Return every third digit: training is ten times faster and scores spread as widely."""
+    """Return every third digit, as this makes training ten times faster and scores vary as much."""
     bundle = _bundled("digits")
     return Data(bundle.features[::3], bundle.targets[::3])
 

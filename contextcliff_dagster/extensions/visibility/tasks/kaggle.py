@@ -1,9 +1,9 @@
-"""Tasks based on the files of five Kaggle competitions, which users download with their account.
+"""Tasks based on files from five Kaggle competitions, which users download with their own account.
 
 The table is read from the download (train.csv, zipped, or zipped within a zip) and converted to
-arrays that load quickly. ``data.npz`` has ``features`` and ``targets``; texts are concatenated
-UTF-8 bytes with the ``ends`` of each, so that loading executes no code.
-``metadata.json`` has the SHA-256 of both files.
+arrays that load quickly. ``data.npz`` holds ``features`` and ``targets``; texts are stored as
+concatenated UTF-8 bytes with the ``ends`` of each, so that loading executes no code.
+``metadata.json`` holds the SHA-256 hashes of the download and of ``data.npz``.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Format:
     Attributes:
         name: name of the task.
         features: numeric columns, or one text column.
-        targets: columns to predict: one, or several with values 0 and 1.
-        target: kind of target: values; classes, numbered in sorted order; or labels, 0 or 1 each.
-        page: the competition's name in its address.
+        targets: columns to predict: one column, or several with values 0 and 1.
+        target: kind of target: a value; a class, numbered in sorted order; or labels, each 0 or 1.
+        page: the competition's name in its web address.
     """
 
     name: str
@@ -129,13 +129,13 @@ FORMATS = (
 
 
 MOST_BYTES = 1 << 30
-"""Size limit of an unpacked table; the largest of the five has 70 MB."""
+"""Size limit of an unpacked table; the largest of the five takes 70 MB."""
 _TABLE = "train.csv"
 _BEGINNING = 200
 
 
 def read_table_of(path: Path, format: Format) -> pd.DataFrame:
-    """Return the columns of ``format`` in the training file at ``path`` as strings.
+    """Read the columns of ``format`` from the training file at ``path``, as strings.
 
     Raises:
         DataError: the file cannot be read, has no table, or lacks a column.
@@ -171,7 +171,7 @@ def read_table_of(path: Path, format: Format) -> pd.DataFrame:
 
 
 def _unpacked(file: IO[bytes], path: Path) -> bytes:
-    """Return the table in a plain, zipped or doubly zipped file."""
+    """Return the content of a table stored uncompressed, zipped or doubly zipped."""
     for _ in range(2):
         if not zipfile.is_zipfile(file):
             break
@@ -255,12 +255,12 @@ def prepared_dir(store: Store, name: str) -> Path:
 def prepare(
     store: Store, name: str, path: Path, *, float32: bool = False, most_rows: int | None = None
 ) -> Prepared:
-    """Write the arrays of task ``name`` from its competition's file; return a summary.
+    """Convert a competition's file to the arrays of task ``name`` and store them; return a summary.
 
     Args:
         path: train.csv, or a zip file that contains it (or train.csv.zip).
-        float32: whether to store features in half the memory.
-        most_rows: number of rows to draw, with seed 42, from a longer file.
+        float32: whether to store features as float32, which takes half the memory.
+        most_rows: number of rows to sample, with seed 42, if the file has more.
 
     Raises:
         DataError: the file is not that competition's, or a value is not a number.

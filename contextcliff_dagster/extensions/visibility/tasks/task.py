@@ -1,12 +1,12 @@
 """Tasks and their parameter spaces; clamping, training and scoring of a configuration.
 
-A position is a value's place between its bounds, 0 to 1, on the parameter's own scale: the middle
-of .01 to 100 on a log scale is 1.
+A position locates a value between its bounds, from 0 to 1, on the parameter's own scale: on a log
+scale from .01 to 100, the value 1 has the position .5.
 
 Proposals are clamped to the space, with an event for every change. No proposal raises an error.
 Differences from context-eval: NaN changes nothing instead of becoming the upper bound; infinity and
-integers of any size become the bound; values that are unreadable, converted, rounded or unknown
-cause an event instead of being ignored silently.
+integers of any size become the bound; values that are unreadable, converted, rounded or unknown are
+recorded as events instead of being ignored silently.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Score:
         name: the score's usual name.
         higher_is_better: direction of the score.
         of: function from targets and predictions to the score.
-        predictions: kind of predictions: values or classes, or a probability of each class.
-        relative: whether differences are relative to a constant prediction's score, because
-            errors have the unit of their target, unlike shares of rows.
+        predictions: kind of predictions: values or classes, or a probability for each class.
+        relative: whether differences are relative to a constant prediction's score, as needed for
+        errors, which have the unit of their target.
     """
 
     name: str
@@ -69,7 +69,7 @@ def _rmsle(targets: Array, values: Array) -> float:
 
 
 def _mean_auc(targets: Array, probabilities: Array) -> float:
-    """Return the mean ROC AUC of columns whose targets have both classes; nan if none has."""
+    """Return the mean ROC AUC over columns that include both classes; nan if there are none."""
     from sklearn.metrics import roc_auc_score
 
     labels = [k for k in range(targets.shape[1]) if 0 < targets[:, k].mean() < 1]
@@ -78,7 +78,7 @@ def _mean_auc(targets: Array, probabilities: Array) -> float:
 
 
 def _log_loss(targets: Array, probabilities: Array) -> float:
-    """Return the mean -log probability of the right class; classes are numbered from 0."""
+    """Return the mean of -log probability of the correct class; classes are numbered from 0."""
     likelihoods = probabilities[np.arange(len(targets)), targets]
     return float(-np.log(np.clip(likelihoods, 1e-15, 1.0)).mean())
 
@@ -141,13 +141,13 @@ class Number:
         return self.clipped(self.low + position * (self.high - self.low))
 
     def distance(self, a: Value, b: Value) -> float:
-        """Return the distance of two values, 0 to 1."""
+        """Return the distance between two values, 0 to 1."""
         return abs(self.position(a) - self.position(b))
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A parameter with several values without an order.
+    """A parameter with several unordered values.
 
     Raises:
         ValueError: there are fewer than two, or two are equal.
@@ -161,7 +161,7 @@ class Choice:
             raise ValueError(f"{self.name}: fewer than two different choices")
 
     def position(self, value: Value) -> float:
-        """Return the middle of the choice's share of 0 to 1.
+        """Return the midpoint of the choice's interval; the choices divide 0 to 1 equally.
 
         Raises:
             ValueError: the value is not one of the choices.
@@ -237,7 +237,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClampEvent:
-    """A change to a proposal; ``executed`` is None if the current value stays.
+    """A change to a proposal; ``executed`` is None if the parameter keeps its current value.
 
     ``parameter`` is empty for a proposal that is not a JSON object. ``proposed`` is valid JSON;
     long or unsupported values are described in words.
@@ -266,10 +266,10 @@ class Clamped:
 
 
 def clamp(space: Space, proposal: object) -> Clamped:
-    """Return the parameters of ``space`` that a proposal, any JSON value, sets.
+    """Return the parameters of ``space`` that a proposal sets; the proposal may be any JSON value.
 
-    Numbers beyond a bound become the bound; integers are rounded half to even, after that test.
-    A parameter that the proposal leaves out, or whose value cannot be read, keeps its value.
+    Numbers beyond a bound become the bound; then integers are rounded half to even. A parameter
+    that the proposal omits, or whose value cannot be read, keeps its current value.
     """
     if not isinstance(proposal, Mapping):
         return Clamped({}, (ClampEvent("", shown(proposal), None, Reason.NO_OBJECT),))
@@ -327,7 +327,7 @@ def _choice(parameter: Choice, value: object) -> tuple[Value | None, Reason | No
 
 
 def _written(value: Shown) -> str:
-    """Return the value in a form to compare: 1, 1.0 and true are equal, and case is ignored."""
+    """Return the value as text for comparison: 1, 1.0 and true are equal, and case is ignored."""
     if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
         value = int(value)
     text = str(value).strip().lower()
@@ -335,7 +335,7 @@ def _written(value: Shown) -> str:
 
 
 def shown(value: object) -> Shown:
-    """Return ``value`` as valid JSON: numbers and short texts unchanged, others in words.
+    """Return ``value`` as valid JSON: most numbers and short texts unchanged, the rest in words.
 
     >>> shown(float("nan")), shown(10**5000), shown([1, 2])
     ('nan', 'an integer of 16610 bits', 'a list')
@@ -353,7 +353,7 @@ def shown(value: object) -> Shown:
 
 
 class Estimator(Protocol):
-    """A scikit-learn estimator; only scores of probabilities use `predict_proba`."""
+    """A scikit-learn estimator; `predict_proba` is needed only for scores of probabilities."""
 
     def fit(self, features: Any, targets: Any) -> Any: ...
     def predict(self, features: Any) -> Any: ...
@@ -362,14 +362,14 @@ class Estimator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Rows of numbers (rows x columns) or texts, with one target each, or one per label."""
+    """Rows of numbers (rows x columns) or texts; each row has one target, or one per label."""
 
     features: Array
     targets: Array
 
 
 class Evaluation(NamedTuple):
-    """Scores on the rows that a search sees and on the rows that are only reported."""
+    """Scores on the validation rows, seen by a search, and on the test rows, only reported."""
 
     validation: float
     test: float
@@ -389,7 +389,7 @@ class Task:
         score: the score to optimise.
         estimator: function from a configuration and a seed to an untrained model.
         load: function that loads bundled or generated data; None if prepared from a file.
-        stratified: whether splits keep the shares of the target classes.
+        stratified: whether splits preserve the proportions of the target classes.
     """
 
     name: str
@@ -405,7 +405,8 @@ class Task:
         return split_rows(len(data.targets), seed, data.targets if self.stratified else None)
 
     def objective(self, data: Data, seed: int) -> Objective:
-        """Return configurations' scores on the split of ``seed``, which also seeds the model.
+        """Return a function that scores configurations on the split of ``seed``, which seeds
+        models.
 
         Raises:
             as `split_rows`; what it returns as scikit-learn does, where a model cannot be trained.
@@ -414,7 +415,7 @@ class Task:
         return lambda config: self.evaluate(data, split, config, seed)
 
     def evaluate(self, data: Data, split: Split, config: Config, seed: int) -> Evaluation:
-        """Return the scores of a model trained on the split's training rows alone.
+        """Return the scores of a model trained only on the split's training rows.
 
         Uses one thread, so that scores do not depend on the number of cores.
         """
@@ -436,7 +437,7 @@ class Task:
 
 @cache
 def _threads() -> ThreadpoolController:
-    """Return this process's thread pools, cached because finding them is slow."""
+    """Return a controller of this process's thread pools, cached because finding them is slow."""
     import sklearn.ensemble  # noqa: F401 - loads OpenMP, which it would not find before
     from threadpoolctl import ThreadpoolController
 
@@ -459,12 +460,12 @@ def require_scikit_learn() -> None:
 
 
 HELD_SHARE = 0.2
-"""Share of the rows in validation, and also in test."""
+"""Fraction of the rows used for validation, and again for test."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Row numbers of the three parts; every row is in exactly one."""
+    """Row numbers of the three parts of the data; every row is in exactly one."""
 
     train: NDArray[np.intp]
     validation: NDArray[np.intp]
@@ -472,9 +473,9 @@ class Split:
 
 
 def split_rows(rows: int, seed: int, classes: NDArray[np.generic] | None = None) -> Split:
-    """Return rows 0 to ``rows`` - 1 split .6, .2, .2; the same seed gives the same split.
+    """Split rows 0 to ``rows`` - 1 into .6, .2 and .2; the same seed gives the same split.
 
-    With ``classes``, the class of each row, each part has about the same share of every class.
+    With ``classes``, the class of each row, every class is about equally frequent in all parts.
 
     Raises:
         DataError: there are too few rows, or too few of a class.
