@@ -219,7 +219,10 @@ class SentinelSection(CronSection):
         description="Examples from the bin that holds the cap; at most samples_per_bin",
     )
     runs_per_year: int = Field(
-        default=365, ge=1, le=10_000, description="Runs that share the year's error rate"
+        default=365,
+        ge=1,
+        le=10_000,
+        description="Runs per year across which the yearly error rate is divided",
     )
 
 
@@ -244,7 +247,10 @@ class BudgetSection(Section):
         examples=[5],
     )
     confirm_above_usd: float = Field(
-        default=1.0, ge=0, le=MOST_TOKENS, description="Ask first above this estimate"
+        default=1.0,
+        ge=0,
+        le=MOST_TOKENS,
+        description="Ask for confirmation if the estimated cost exceeds this",
     )
 
 

@@ -60,7 +60,8 @@ def doctor(offline: bool, as_json: bool) -> None:
         print_json([{"what": f.what, "state": f.state, "said": f.text} for f in findings])
     else:
         print_table(("", "WHAT", "FINDING"), [(_MARKS[f.state], f.what, f.text) for f in findings])
-        click.echo(f"\nFix the {broken} marked XX first." if broken else "\nAll checks passed.")
+        fix = f"Fix the {broken} problem{'s' * (broken > 1)} marked XX first."
+        click.echo(f"\n{fix if broken else 'All checks passed.'}")
     if broken:
         raise click.exceptions.Exit(USER_ERROR)
 

@@ -180,9 +180,9 @@ def restore(study: str | None, as_json: bool) -> None:
     for lost in done:
         if lost.not_restored:
             say(
-                f"contextcliff: {count(lost.not_restored, 'answer')} of {lost.study!r} to another "
-                "sample or prompt than today's cannot be taken back; to give this up, delete "
-                f"the folders of their campaigns in {store.study_dir(lost.study) / 'predictions'}."
+                f"contextcliff: {count(lost.not_restored, 'answer')} of {lost.study!r} cannot be "
+                "restored, because the sample or prompt has changed since; to discard them, "
+                f"delete their campaign folders in {store.study_dir(lost.study) / 'predictions'}."
             )
     if any(r.not_restored for r in done):
         raise click.exceptions.Exit(USER_ERROR)

@@ -303,7 +303,7 @@ def init(
         check_data(data)
     if not asking and data is None:
         raise StudyError(
-            "No data are named: add --data PATH, a folder of documents or a table of examples"
+            "No data given: add --data PATH, a folder of documents or a table of examples"
             + ("" if model or endpoint.named else ", and --preset NAME or --base-url URL")
             + "."
         )

@@ -192,8 +192,8 @@ def _checked_spans(spans: Any, length: int | None, place: str) -> list[list[int]
         is_pair = len(numbers) == 2 and all(type(number) is int for number in numbers)
         if not is_pair or not 0 <= numbers[0] < numbers[1] <= limit:
             raise CorpusError(
-                f"{place} has {reprlib.repr(span)} in evidence_spans; write [[start, end], ...] in "
-                "characters of the context, start before end and both within it."
+                f"{place} has {reprlib.repr(span)} in evidence_spans; use [[start, end], ...] in "
+                "characters of the context, with start < end and both within it."
             )
     return [list(span) for span in spans]
 

@@ -63,8 +63,8 @@ def local_copy(url: str, folder: Path | None = None) -> Path:
             page = answer.headers.get_content_type() == "text/html"
             if page and not name.lower().endswith((".html", ".htm", ".xhtml")):
                 raise CorpusError(
-                    f"{shown} is a web page, not a file; give the address of the file itself, "
-                    "which its download button has."
+                    f"{shown} is a web page, not a file; give the file's own address, "
+                    "usually the link of its download button."
                 )
             expected_size = answer.headers.get("Content-Length")
             size = 0

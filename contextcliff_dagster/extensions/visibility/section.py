@@ -162,7 +162,7 @@ class VisibilitySection(Section):
     )
     start: Annotated[tuple[StartName, ...], BeforeValidator(listed), Field(min_length=1)] = _key(
         default=("low",),
-        description="First configuration: of `low`, `neutral` or `high` score, or `default`",
+        description="First configuration: with `low`, `neutral` or `high` score, or the `default`",
         examples=[["low", "high"]],
     )
     seeds: int = _key(

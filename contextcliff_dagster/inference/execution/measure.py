@@ -591,7 +591,7 @@ def _require_decoding(plan: CallPlan, entry: ModelEntry) -> None:
     if plan.recipe.constrained and not spec.constrains:
         raise EngineError(
             f"Model {entry.name!r}: engine {entry.engine!r} cannot enforce a JSON Schema; "
-            "choose free replies, a model of another engine, or one behind an endpoint."
+            "choose free replies, a model on another engine, or one behind an endpoint."
         )
 
 

@@ -506,7 +506,7 @@ class ModelEntry(Strict):
     )
     gpus: Annotated[Count, Field(ge=0, le=1024)] | Literal["auto"] | None = Field(
         default=None,
-        description="Whole devices that the engine is leased; auto: one where there is any",
+        description="Whole devices reserved for the engine; auto: one, if available",
         examples=["auto"],
         json_schema_extra={"with": {"engine": "transformers", "weights": "/models/m"}},
     )

@@ -257,7 +257,7 @@ def _objects(content: Mapping[str, Any], key: str, file: Path) -> list[dict[str,
 
 
 def _refuse(file: Path, what: str) -> NoReturn:
-    raise ScoreFileError(f"{file} is not a file of a run: {what}.")
+    raise ScoreFileError(f"{file} is not a result file of a run: {what}.")
 
 
 _SETTINGS = ("max_tokens", "temperature", "top_k", "top_p")

@@ -87,7 +87,7 @@ def recorded_run(rows: Iterable[Mapping[str, Any]]) -> RecordedRun:
     """
     steps = sorted(rows, key=lambda row: int(row["step"]))
     if not steps:
-        raise ValueError("a run without a row has no steps")
+        raise ValueError("a run needs at least one row")
     first = steps[0]
     start = RecordedStep(
         0,

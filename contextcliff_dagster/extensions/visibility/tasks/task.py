@@ -114,7 +114,7 @@ class Number:
         if not -math.inf < self.low < self.high < math.inf:
             raise ValueError(f"{self.name}: no finite bounds with numbers between them")
         if self.log and self.low <= 0:
-            raise ValueError(f"{self.name}: a log scale begins above 0")
+            raise ValueError(f"{self.name}: a log scale needs a lower bound above 0")
         if self.integer and not (float(self.low).is_integer() and float(self.high).is_integer()):
             raise ValueError(f"{self.name}: the bounds of an integer are integers")
 
@@ -489,8 +489,8 @@ def split_rows(rows: int, seed: int, classes: NDArray[np.generic] | None = None)
     kinds = 1 if labels is None else len(np.unique(labels))
     if held_rows < max(1, kinds) or fewest < 3:
         raise DataError(
-            f"{rows} rows of {kinds} classes, the smallest of {fewest}, cannot be divided into "
-            f"training, validation and test; give {5 * kinds} or more, and 3 of each class."
+            f"{rows} rows in {kinds} classes (the smallest has {fewest}) cannot be split into "
+            f"training, validation and test; at least {5 * kinds} rows are needed, 3 of each class."
         )
     order = np.arange(rows)
     rest, test = train_test_split(order, test_size=held_rows, random_state=seed, stratify=labels)

@@ -54,9 +54,9 @@ def test_another_seed_gives_another_split() -> None:
 
 @pytest.mark.parametrize("classes", [[0, 1], [0, 0, 1, 1, 1, 1, 1, 1, 1, 1], range(30)])
 def test_too_few_rows_of_a_class_are_refused(classes: list[int]) -> None:
-    with pytest.raises(DataError, match="cannot be divided into"):
+    with pytest.raises(DataError, match="cannot be split into"):
         split_rows(len(classes), 0, np.array(classes))
-    with pytest.raises(DataError, match="cannot be divided into"):
+    with pytest.raises(DataError, match="cannot be split into"):
         split_rows(2, 0)
 
 
