@@ -199,7 +199,7 @@ def test_what_is_no_answer_to_the_studys_calls_is_left_and_no_charge_is_negative
     ended = command(store, "ledger", "restore")
     assert ended.code == (0 if restored else 2)
     assert f"{restored} answers, $0.0000" in ended.out
-    assert ("another sample or prompt" in ended.err) == (not restored)
+    assert ("because the sample or prompt has changed since" in ended.err) == (not restored)
     held = rows_of(store / "state.db")
     assert [usd for _, _, usd, _, _ in held["spend"]] == [0.0] * bool(restored)
     assert {usd for _, usd in held["days"]} <= {0.0}
