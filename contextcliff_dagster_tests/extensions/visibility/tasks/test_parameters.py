@@ -47,7 +47,7 @@ def test_choices_share_the_positions_evenly() -> None:
     [
         (lambda: Number("x", 1, 1), "no finite bounds"),
         (lambda: Number("x", float("nan"), 1), "no finite bounds"),
-        (lambda: Number("x", 0, 1, log=True), "begins above 0"),
+        (lambda: Number("x", 0, 1, log=True), "needs a lower bound above 0"),
         (lambda: Number("x", 0.5, 2, integer=True), "bounds of an integer"),
         (lambda: Choice("x", ("a",)), "fewer than two"),
         (lambda: Space((Number("x", 0, 1),), {}), "each parameter once"),
