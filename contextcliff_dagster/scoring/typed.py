@@ -8,9 +8,9 @@ they are free text.
 The answer that the reply states (`stated_answer`) is scored. `em` is 1 if it is the accepted one,
 whatever words, units' spellings and marks are around it: the number and its unit, the date, the
 label, yes or no, the chosen letter, all items of a list (more do no harm); of words, the accepted
-ones as whole words in an answer of at most `BOUND` more. Another answer beside it, or "not" before
-it, is wrong. `f1` equals `em`, or SQuAD's token F1 for free text; `contained` is the same as in
-`text`.
+ones as whole words in an answer of at most `BOUND` more. An answer with another value next to it,
+or "not" before it, is wrong. `f1` equals `em`, or SQuAD's token F1 for free text; `contained` is
+the same as in `text`.
 """
 
 from __future__ import annotations

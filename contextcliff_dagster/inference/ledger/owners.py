@@ -8,8 +8,8 @@ trying the lock that the owner is gone. There is no heartbeat, timeout or stale 
 
 Answers that the ledger refused stay in files next to it until it accepts them.
 
-Each open ledger has a file ``<store>/_spool/<owner>.jsonl`` with a line for each answer. Whoever
-opens the ledger next takes them in; `statements.take_in` says what that does to its tables.
+Each open ledger has a file ``<store>/_spool/<owner>.jsonl`` with a line for each answer. The next
+process that opens the ledger imports these lines; see `statements.take_in`.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 _MOST_OF_A_REPLY, _BYTES_A_BYTE, _TOKENS_BESIDES = 16 << 20, 32, 64
 """Limits on a reply: bytes, extra bytes per request byte, tokens beyond the text's bytes."""
 _IDENTIFYING = ("id", "root", "meta")
-"""Fields of a model in /v1/models by which vocabularies are told apart."""
+"""Fields of a model in /v1/models that distinguish vocabularies."""
 _PROBE = " ".join(CHECK_TEXTS[3:24])
 """A text whose token ids tell vocabularies apart, whatever a server calls its model."""
 

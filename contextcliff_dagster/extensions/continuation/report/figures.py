@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
     from contextcliff_dagster.extensions.continuation.results import (
         ArmComparison,
+        ArmDifference,
         ArmResult,
         ContinuationResult,
+        Decline,
         Endpoint,
     )
 
@@ -100,12 +102,7 @@ def _draw_declines(axes: Axes, result: ContinuationResult) -> None:
             if decline is None or decline.decline is None:
                 continue
             x = size.context_tokens * _offset(place, len(result.arms))
-            reach.append(abs(decline.decline))
-            ends = decline.ci_low, decline.ci_high
-            reach += [abs(end) for end in ends if end is not None]
-            sure = decline.p_holm is not None and decline.p_holm <= 1.0 - result.confidence
-            at = x, decline.decline
-            house.draw_difference(axes, at, ends, style.colour, sure=sure, marker=style.marker)
+            reach += _draw_row(axes, (x, decline.decline), decline, style, result)
     most = min(1.05, 1.25 * max(reach))
     axes.set_ylim(-most, most)
     step = min(0.18, 0.7 / len(result.arms))  # so that labels of neighbours do not touch
@@ -240,11 +237,20 @@ def _draw_differences(
             continue
         x = row.context_tokens * _offset(place, len(result.comparisons))
         points.append((x, row.difference))
-        reach.append(abs(row.difference))
-        ends = row.ci_low, row.ci_high
-        reach += [abs(end) for end in ends if end is not None]
-        sure = row.p_holm is not None and row.p_holm <= 1.0 - result.confidence
-        at = x, row.difference
-        house.draw_difference(axes, at, ends, style.colour, sure=sure, marker=style.marker)
+        reach += _draw_row(axes, (x, row.difference), row, style, result)
     axes.plot([x for x, _ in points], [y for _, y in points], color=house.INK, lw=0.8, zorder=1)
     return reach
+
+
+def _draw_row(
+    axes: Axes,
+    at: tuple[float, float],
+    row: Decline | ArmDifference,
+    style: house.Look,
+    result: ContinuationResult,
+) -> list[float]:
+    """Draw one difference ``at`` (x, y); return the distances from 0 that the axes must include."""
+    ends = row.ci_low, row.ci_high
+    sure = row.p_holm is not None and row.p_holm <= 1.0 - result.confidence
+    house.draw_difference(axes, at, ends, style.colour, sure=sure, marker=style.marker)
+    return [abs(end) for end in (at[1], *ends) if end is not None]

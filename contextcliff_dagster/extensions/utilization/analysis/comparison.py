@@ -259,11 +259,11 @@ def exchange_p_value(
     documents of both sides.
     """
     (n_a, s_a, of_a), (n_b, s_b, of_b) = one.by_document(), other.by_document()
-    documents = np.intersect1d(of_a, of_b)
-    if not len(documents):
+    shared_strata = np.intersect1d(of_a, of_b)
+    if not len(shared_strata):
         return None
     sums = np.zeros(1 + permutations)
-    for stratum in documents:
+    for stratum in shared_strata:
         in_a, in_b = of_a == stratum, of_b == stratum
         sides = (n_a[in_a], s_a[in_a]), (n_b[in_b], s_b[in_b])
         sums += exchanged_sums(*sides, permutations, rng)
