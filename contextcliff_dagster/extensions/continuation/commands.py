@@ -224,7 +224,8 @@ def measure(
         raise click.UsageError("No text is named; add a file of prose, such as novel.txt.")
     with _models(server, models, keys) as (entries, tokenizer):
         section_keys = {**compat.keys(keys), **server.embeddings(entries[0])}
-        study = made_study(texts, section_keys, entries, tokenizer)
+        unreported = max_context(keys) if server.api_url else None
+        study = made_study(texts, section_keys, entries, tokenizer, unreported)
         if compat.compat is not None:
             if len(entries) != 1:
                 raise click.UsageError("--compat measures one model; run it once for each.")

@@ -456,6 +456,7 @@ class ContinuationDocuments(KeptDocuments):
                 f"Study {study.name!r} has no documents {text}, {part}; see `continuation` in "
                 "its file."
             )
+        _require_room(study)
         rows = _ensure_part(study, store, keys["document"].index(text), part)
         ids = json.dumps([row["document_id"] for row in rows])
         return MadeDocuments(hashlib.sha256(ids.encode()).hexdigest(), summary(rows))
@@ -564,14 +565,29 @@ def require_texts(study: Study) -> None:
     """Raise StudyError unless the texts can be read and are long enough; creates no documents.
 
     Raises:
-        StudyError: a text cannot be read or is too short, or the texts together are too short.
+        StudyError: a text cannot be read or is too short, the texts together are too short, or the
+            largest window exceeds that of every model.
     """
-
-    texts = [read_source(study, number) for number in range(len(section_of(study).texts))]
-    if not section_of(study).compat:
+    _require_room(study)
+    section = section_of(study)
+    texts = [read_source(study, number) for number in range(len(section.texts))]
+    if not section.compat:
         plan = plan_of(study)
         counts = {text.name: len(human_places(plan, text)) for text in texts}
         require_noise_floor(counts, plan.words)
+
+
+def _require_room(study: Study) -> None:
+    """Raise StudyError if the largest window exceeds that of every model."""
+    from contextcliff_dagster.inference.models.models_file import get_model
+
+    largest = section_of(study).max_context
+    windows = [get_model(model).window_tokens or largest for model in study.models]
+    if windows and max(windows) < largest:
+        raise StudyError(
+            f"Study {study.name!r}: no model has a window of {largest:,} tokens, the largest has "
+            f"{max(windows):,}; lower `continuation.max_context`."
+        )
 
 
 def _list(study: Study, store: Store) -> DocumentList | None:

@@ -161,6 +161,7 @@ class Continuation(Experiment):
             settings=study.analysis_settings(),
             context=context,
             arms=[label for label in labels if label in present],
+            asked=section_of(study).sizes,
             human=_authors(run).human_scores(),
         )
         embedder = next(iter(records["embedder"].dropna()), None)

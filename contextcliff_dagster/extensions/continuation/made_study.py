@@ -262,11 +262,13 @@ def made_study(
     keys: Mapping[str, Any],
     entries: Sequence[ModelEntry],
     tokenizer: str | None = None,
+    unreported: int | None = None,
 ) -> Study:
     """Return the study that the options describe; its name is derived from them.
 
     ``keys`` are keys of the section. The first of the models ``entries`` sets the largest window
-    and the ``tokenizer`` if they are not given.
+    and the ``tokenizer`` if they are not given. A largest window that no model could be sent is
+    lowered, with a note. ``unreported`` is the window of a server that does not report it.
 
     Raises:
         StudyError: a text does not exist, or an option has an invalid value.
@@ -274,10 +276,20 @@ def made_study(
     from contextcliff_dagster.experiments.common.documents import DEFAULT_TOKENIZER
 
     section: dict[str, Any] = {"texts": [_file(text) for text in texts], **keys}
-    if "max_context" not in section and (window := entries[0].window_tokens):
-        # The largest context of a compat study leaves room for a template itself.
-        reserve = 0 if keys.get("compat") else _TEMPLATE_TOKENS
-        section["max_context"] = max(window - reserve, 1)
+    # The largest context of a compat study leaves room for a template itself.
+    reserve = 0 if keys.get("compat") else _TEMPLATE_TOKENS
+    windows = [entry.window_tokens or unreported for entry in entries]
+    if "max_context" not in section and windows[0]:
+        section["max_context"] = max(windows[0] - reserve, 1)
+    elif asked := max_context(section):
+        known = [window for window in windows if window]
+        most = max(known) - reserve if len(known) == len(windows) else asked
+        if asked > most > 0:
+            say(
+                f"Note: the largest size is {most:,} tokens, not {asked:,}; the model's window has "
+                f"{max(known):,}, of which {reserve} are left for a chat template."
+            )
+            section["max_context"] = most
     tokenizer_used = tokenizer or entries[0].tokenizer or DEFAULT_TOKENIZER
     models = [entry.name for entry in entries]
     study = CONTINUATION_OPTIONS.study(

@@ -123,7 +123,9 @@ class Utilization(Experiment):
         self, run: StudyRun, records: pd.DataFrame, contributions: Mapping[str, Experiment]
     ) -> Analysis:
         from contextcliff_dagster.experiments.common.study_run import context_of, in_order
+        from contextcliff_dagster.extensions.utilization.analysis.answers import Scale
         from contextcliff_dagster.extensions.utilization.analysis.model import analyse_model
+        from contextcliff_dagster.extensions.utilization.scales import scale_tokens
         from contextcliff_dagster.inference.models.models_file import load_models
 
         study, section, entries = run.study, section_of(run.study), load_models()
@@ -143,6 +145,7 @@ class Utilization(Experiment):
                     match=section.match,
                     evidence=base.evidence,
                     base_levels=base.levels,
+                    asked=[Scale(label, scale_tokens(label)) for label in section.scales],
                 )
             )
         alarm = difference_alarm(results, run.campaign)

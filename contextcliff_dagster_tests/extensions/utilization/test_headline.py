@@ -9,7 +9,7 @@ import pytest
 from contextcliff_dagster.analysis.bin_statistics import ProfileContext
 from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.intervals import score_correlation
-from contextcliff_dagster.extensions.utilization.analysis.answers import mean_limits
+from contextcliff_dagster.extensions.utilization.analysis.answers import Scale, mean_limits
 from contextcliff_dagster.extensions.utilization.analysis.model import analyse_model
 from contextcliff_dagster.reporting.wording import difference
 from contextcliff_dagster_tests.extensions.utilization.planted_records import planted_records
@@ -102,6 +102,22 @@ def test_one_benchmark_at_the_floor_is_a_warning() -> None:
     assert result.verdict == "no_difference"
     assert any("almost no answer is right in network" in w.lower() for w in result.warnings)
     assert not any("if they do" in sentence for sentence in result.headline)
+
+
+@pytest.mark.parametrize("unsent", [["jsonl", "prose"], ["prose"], []])
+def test_a_scale_without_answers_is_named_and_never_taken_for_the_last(unsent: list[str]) -> None:
+    records = planted_records({"jsonl": np.inf, "prose": np.inf})
+    lost = (records["scale"] == "32k") & records["format"].isin(unsent)
+    records["score"] = records["score"].mask(lost)
+    asked = [Scale("32k", 32_000), *([] if unsent else [Scale("64k", 64_000)])]
+    result = analyse_model(records, asked=asked)
+    missing, largest = asked[-1].label, "16,000" if unsent else "32,000"
+    assert result.scales[-1] == missing
+    parting = result.comparisons[0].pooled.divergence.sentence
+    said = " ".join([*result.headline, parting, *result.warnings])
+    assert f"at every scale compared (not {missing})" in said
+    assert f"{largest} tokens of JSON lines, the largest scale compared" in said
+    assert f"at {missing}: nothing is compared there" in said
 
 
 def test_where_it_depends_on_the_benchmark_each_has_its_parting() -> None:

@@ -195,6 +195,7 @@ def analyse_model(
     settings: AnalysisSettings | None = None,
     context: ProfileContext | None = None,
     arms: Sequence[str] = (),
+    asked: Sequence[int] = (),
     human: Sequence[float] | Floats = (),
 ) -> ContinuationResult:
     """Return the result of one model over context sizes; the order of rows does not matter.
@@ -205,6 +206,7 @@ def analyse_model(
         settings: confidence, seed and number of resamples.
         context: names of model, study, campaign and tokenizer, the window, and warnings to include.
         arms: names in report order; the first is the reference.
+        asked: sizes of the study (tokens), those without a row included.
         human: scores of held-out author passages, used only for the noise floor.
 
     Raises:
@@ -215,7 +217,7 @@ def analyse_model(
         raise ContextCliffError(f"The margin is {margin:g}; choose one above 0 and at most 0.5.")
     settings = settings or AnalysisSettings()
     context = context or ProfileContext(model="model")
-    outcomes = clean_outcomes(rows, arms)
+    outcomes = clean_outcomes(rows, arms, asked)
     results = [analyse_arm(arm, margin, settings) for arm in outcomes]
     comparisons = compare_arms(outcomes, margin, settings)
     noise = noise_floor(human, results[0].n_passages, settings)

@@ -104,13 +104,16 @@ def mean_known(values: Floats) -> Floats:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def clean_outcomes(rows: pd.DataFrame, arms: Sequence[str] = ()) -> list[ArmOutcomes]:
+def clean_outcomes(
+    rows: pd.DataFrame, arms: Sequence[str] = (), asked: Sequence[int] = ()
+) -> list[ArmOutcomes]:
     """Return the outcomes of each arm on the same passages and sizes; row order does not matter.
 
     Args:
         rows: `COLUMNS`, one row per generation. ``collapse`` is "" if there is no collapse and null
         if nothing was generated; ``score`` is null if unknown.
         arms: names in report order, reference first; arms not listed follow, sorted by name.
+        asked: sizes of the study (tokens); those without a row have no outcome.
 
     Raises:
         ContextCliffError: a column is missing, there is no row, a generation occurs twice, a score
@@ -143,17 +146,21 @@ def clean_outcomes(rows: pd.DataFrame, arms: Sequence[str] = ()) -> list[ArmOutc
             f"The arm {missing[0]!r} has no outcome; arms with outcomes: {', '.join(names)}."
         )
     ordered = [*arms, *(arm for arm in names if arm not in arms)]
-    return _arrays(frame, score, ordered)
+    return _arrays(frame, score, ordered, asked)
 
 
-def _arrays(frame: pd.DataFrame, score: Floats, arms: Sequence[str]) -> list[ArmOutcomes]:
+def _arrays(
+    frame: pd.DataFrame, score: Floats, arms: Sequence[str], asked: Sequence[int]
+) -> list[ArmOutcomes]:
     keys = sorted({(str(t), str(p)) for t, p in zip(frame["text"], frame["passage"], strict=True)})
     number = {key: i for i, key in enumerate(keys)}
     passage = np.array(
         [number[str(t), str(p)] for t, p in zip(frame["text"], frame["passage"], strict=True)]
     )
     texts = sorted({text for text, _ in keys})
-    sizes, size = np.unique(frame["context_tokens"].to_numpy(np.int64), return_inverse=True)
+    tokens = frame["context_tokens"].to_numpy(np.int64)
+    sizes = np.union1d(tokens, np.array(asked, np.int64))
+    size = np.searchsorted(sizes, tokens)
     _, turn = np.unique(frame["round"].to_numpy(), return_inverse=True)
     tag = frame["collapse"]
     generated = tag.notna().to_numpy(bool)

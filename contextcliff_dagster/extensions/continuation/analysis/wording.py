@@ -32,7 +32,7 @@ def verdict_reason(
     verdict: ContinuationVerdict, score_: Endpoint, intact: Endpoint, margin: float, alpha: float
 ) -> str:
     """State the verdict on one arm, other than ``insufficient_data`` (see `arm`), in a sentence."""
-    first, last = span(score_)
+    reach = f"from {measured_span(score_, ' tokens of context')}"
     if verdict in ("collapse", "decline"):
         endpoint = intact if verdict == "collapse" else score_
         what = "The model collapses" if verdict == "collapse" else "The prose declines"
@@ -42,23 +42,30 @@ def verdict_reason(
         return sentence
     if verdict == "no_decline":
         return (
-            f"No decline from {tokens(first)} to {tokens(last)} tokens of context: a loss "
+            f"No decline {reach}: a loss "
             f"of more than {margin:g} is ruled out at every size (limits: "
             f"score {difference(score_.excluded)}, share without collapse "
             f"{difference(intact.excluded)})."
         )
     return (
-        f"Undecided from {tokens(first)} to {tokens(last)} tokens of context: no decline shows, "
+        f"Undecided {reach}: no decline shows, "
         f"but one of more than {margin:g} is not ruled out (limits: "
         f"score {difference(score_.excluded, 'none')}, "
         f"share without collapse {difference(intact.excluded, 'none')})."
     )
 
 
-def span(endpoint: Endpoint) -> tuple[int | None, int | None]:
-    """Return the smallest and the largest size with outcomes."""
-    sizes = [row.context_tokens for row in endpoint.sizes if row.mean is not None]
-    return (sizes[0], sizes[-1]) if sizes else (None, None)
+def measured_span(endpoint: Endpoint, unit: str = "") -> str:
+    """Return the sizes with outcomes, and those without: ``2,048 to 8,192 (not measured: 16,384)``.
+
+    ``unit`` follows the sizes with outcomes.
+    """
+    known, unknown = (
+        [tokens(row.context_tokens) for row in endpoint.sizes if (row.mean is None) is missing]
+        for missing in (False, True)
+    )
+    reach = f"{known[0]} to {known[-1]}{unit}" if known else "no size"
+    return f"{reach} (not measured: {', '.join(unknown)})" if unknown else reach
 
 
 def declines(endpoint: Endpoint, alpha: float) -> bool:
@@ -87,7 +94,7 @@ def _strongest(endpoint: Endpoint, alpha: float) -> str:
     significant = [row for row in tested if row[0] <= alpha]
     if significant:
         _, size, decline = max(significant, key=lambda row: (row[2].decline or 0.0, row[1]))
-        base = span(endpoint)[0]
+        base = next(row.context_tokens for row in endpoint.sizes if row.mean is not None)
         return (
             f"the {name} at {tokens(size)} tokens is {_less(decline)} lower than at {tokens(base)}"
         )

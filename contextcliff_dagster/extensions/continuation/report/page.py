@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts.results import to_json
-from contextcliff_dagster.extensions.continuation.analysis.wording import NAMES
+from contextcliff_dagster.extensions.continuation.analysis.wording import NAMES, measured_span
 from contextcliff_dagster.extensions.continuation.documents import section_of
 from contextcliff_dagster.extensions.continuation.report.figures import plot_arms, plot_sizes
 from contextcliff_dagster.extensions.continuation.report.run_page import (
@@ -64,6 +64,7 @@ def arms(result: ContinuationResult) -> DataTable:
         [
             Code(arm.arm),
             arm.verdict.replace("_", " "),
+            measured_span(arm.intact),
             f"{arm.n:,} ({arm.n_passages:,} of {arm.n_texts:,})",
             Bracketed(_ends(arm.score)),
             Bracketed(_ends(arm.intact)),
@@ -75,6 +76,7 @@ def arms(result: ContinuationResult) -> DataTable:
     columns = [
         "arm",
         "verdict",
+        "tokens of context",
         "generations",
         "score",
         "intact",
@@ -82,9 +84,9 @@ def arms(result: ContinuationResult) -> DataTable:
         "intact lost at",
     ]
     caption = (
-        f"Each arm from {tokens(result.sizes[0])} to {tokens(result.sizes[-1])} tokens of context; "
-        "generations (passages of texts); mean score and share without collapse (intact) at the "
-        "smallest and the largest size; tokens by which half of the loss has occurred"
+        "Generations (passages of texts); mean score "
+        "and share without collapse (intact) at the smallest and the largest size measured; tokens "
+        "by which half of the loss has occurred"
     )
     return DataTable(columns, rows, caption, right=())
 

@@ -412,7 +412,9 @@ def locate_divergence(
         sentence="",
     )
     largest = scales[-1] if scales else None
-    return replace(result, sentence=divergence_sentence(result, asked.a, asked.b, margin, largest))
+    last = largest == asked.scales[-1].tokens
+    sentence = divergence_sentence(result, asked.a, asked.b, margin, largest, last=last)
+    return replace(result, sentence=sentence)
 
 
 def compare_scope(matched: Matched, asked: Question) -> ScopeComparison:

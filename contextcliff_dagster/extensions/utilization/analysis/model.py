@@ -229,6 +229,7 @@ def analyse_model(
     match: Match = "content",
     evidence: Evidence | None = None,
     base_levels: Mapping[str, str] | None = None,
+    asked: Sequence[Scale] = (),
 ) -> UtilizationResult:
     """Return the result for one model's records; deterministic and independent of row order.
 
@@ -242,6 +243,7 @@ def analyse_model(
         match: ``tokens`` if each format has its own documents, so that nothing is paired.
         evidence: evidence setting of the base condition, copied into the result.
         base_levels: arm key -> its level in the base (``{"order": "chronological"}``).
+        asked: scales of the study, those without a record included.
 
     Raises:
         ContextCliffError: see `answers.clean_answers`; also if the margin is out of range or
@@ -262,10 +264,13 @@ def analyse_model(
     formats = [format for format in formats or FORMATS if format in present]
     names: list[BenchmarkName] = [name for name in BENCHMARKS if name in set(base["benchmark"])]
     labels = rows.drop_duplicates("scale_tokens").sort_values("scale_tokens")
-    scales = [
+    recorded = [
         Scale(str(label), int(tokens))
         for label, tokens in zip(labels["scale"], labels["scale_tokens"], strict=True)
     ]
+    known = {scale.tokens for scale in recorded}
+    unrecorded = [scale for scale in asked if scale.tokens not in known]
+    scales = sorted([*recorded, *unrecorded], key=lambda scale: scale.tokens)
     scopes: list[BenchmarkName | None] = [None, *(names if len(names) > 1 else [])]
     curves = [
         format_curve(_scope(base[base["format"] == format], scope), format, scope, scales, settings)
@@ -286,8 +291,8 @@ def analyse_model(
         window_tokens=context.window_tokens,
         match=match,
         evidence=evidence,
-        needed_shortest=_needed(records, scales[0]),
-        needed_longest=_needed(records, scales[-1]),
+        needed_shortest=_needed(records, recorded[0]),
+        needed_longest=_needed(records, recorded[-1]),
         benchmarks=names,
         formats=formats,
         scales=[scale.label for scale in scales],

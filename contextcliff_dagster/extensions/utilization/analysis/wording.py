@@ -67,16 +67,19 @@ def missing_sentences(missing: Missing, n: int) -> list[str]:
 
 
 def divergence_sentence(
-    found: Divergence, a: Format, b: Format, margin: float, largest: int | None
+    found: Divergence, a: Format, b: Format, margin: float, largest: int | None, *, last: bool
 ) -> str:
-    """Return a sentence on where two formats diverge."""
+    """Return a sentence on where two formats diverge.
+
+    ``largest``: tokens of the largest scale with answers as both, ``last``: it is the study's.
+    """
     names = f"{capitalised(format_name(a))} and {format_name(b)}"
     if largest is None:
         return f"{names} have no scale in common."
     phrase = f"differ by more than {share(margin)}"
     if found.better is None:
         sentence = f"{names} are not shown to {phrase} up to {largest:,} tokens of "
-        sentence += "JSON lines, the largest scale"
+        sentence += f"JSON lines, the largest scale{'' if last else ' compared'}"
         if found.low_tokens is not None:
             where = f"not before {found.low_tokens:,}"
             sentence += (
@@ -125,9 +128,11 @@ def verdict_sentence(
     if verdict == "floor":
         return floor_sentence(pooled, formats)
     if verdict == "no_difference":
+        lacking = [scale.scale for scale in pooled.scales if not scale.test.n]
+        where = f"every scale compared (not {' or '.join(lacking)})" if lacking else "every scale"
         return (
             f"No difference: as {a} and as {b} the model scores alike within {share(margin)} at "
-            f"every scale ({average})."
+            f"{where} ({average})."
         )
     if verdict == "task_dependent":
         ways = [

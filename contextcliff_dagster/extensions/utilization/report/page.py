@@ -222,8 +222,7 @@ def _work_sentence(result: UtilizationResult) -> str:
     low, high = result.needed_shortest, result.needed_longest
     set_to = f"evidence: {result.evidence}"
     if low is not None and high is not None:
-        shortest = result.scales[0]
-        set_to = f"{low:,.1f} for a question at {shortest}, {high:,.1f} at the longest; {set_to}"
+        set_to = f"{low:,.1f} for a question at the shortest, {high:,.1f} at the longest; {set_to}"
     if result.evidence == "growing" and not (low and high and high <= _MORE_WORK * low):
         return (
             f"More records matter in longer documents ({set_to}): a falling score may come from "

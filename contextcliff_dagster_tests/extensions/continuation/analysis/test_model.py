@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.extensions.continuation.analysis.model import analyse_model
+from contextcliff_dagster.extensions.continuation.report.page import arms
 from contextcliff_dagster_tests.extensions.continuation.analysis.test_degenerate import QUICK
 from contextcliff_dagster_tests.support.examples import examples
 from contextcliff_dagster_tests.support.simulated_study import (
@@ -55,6 +56,25 @@ def test_a_gradual_decline_is_shown_by_the_trend() -> None:
     assert trend.p_holm is not None
     assert trend.p_holm < 0.01
     assert trend.slope == pytest.approx(-0.05, abs=0.02)
+
+
+@pytest.mark.parametrize("unanswered", [True, False])
+def test_a_size_without_outcomes_is_named_and_never_taken_for_the_last(unanswered: bool) -> None:
+    rows = study(SimulatedStudy(mu=-0.3, passages=30))
+    sizes = sorted(set(rows["context_tokens"]))
+    last = rows["context_tokens"] == sizes[-1]
+    if unanswered:
+        rows = rows.assign(
+            score=rows["score"].mask(last), collapse=rows["collapse"].mask(last, None)
+        )
+    else:
+        rows = rows[~last]
+    result = analyse_model(rows, settings=QUICK, asked=sizes)
+    assert result.sizes == sizes
+    assert result.verdict == "undecided"
+    assert f"to {sizes[-2]:,} tokens of context (not measured: {sizes[-1]:,})" in result.headline[0]
+    (row,) = arms(result).rows
+    assert f"{sizes[0]:,} to {sizes[-2]:,} (not measured: {sizes[-1]:,})" in row
 
 
 @examples(5)

@@ -183,6 +183,19 @@ def test_bad_input_is_one_sentence(
     assert not (contextcliff_home / "_models.yaml").exists()
 
 
+@pytest.mark.parametrize("server", [{"kind": "koboldcpp", "window": 1024}, {"kind": "plain"}])
+def test_a_size_as_large_as_the_window_is_lowered_until_it_can_be_sent(
+    server: dict[str, Any], here: Path, log: Path, capsys: Capsys
+) -> None:
+    window = ("--model-name", "served", "--max-context", "1k", "--model-id", "whole")
+    with on_a_thread(DialectServer({**server, "log": str(log)}).handle) as url:
+        assert run("--api-url", url, *window) == 0
+    section = load_studies()["whole"].sections["continuation"]
+    assert section.sizes == (512, 1024 - 128)
+    assert sum(one["path"].endswith("/completions") for one in read_log(log)) == len(section.sizes)
+    assert "the largest size is 896 tokens, not 1,024" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("server", "options", "words"),
     [
