@@ -13,7 +13,7 @@ import sys
 import uuid
 from pathlib import Path
 
-from contextcliff_dagster.contracts import ContextCliffError, EngineError
+from contextcliff_dagster.contracts import ContextCliffError, EngineError, install_command
 from contextcliff_dagster.inference.weights import (
     GGUF_LIBRARIES,
     dequantizing_options,
@@ -34,7 +34,7 @@ def dequantize(file: Path, folder: Path) -> None:
     if absent := [name for name in GGUF_LIBRARIES if importlib.util.find_spec(name) is None]:
         raise EngineError(
             f"Reading GGUF weights needs {' and '.join(absent)}; install with "
-            "`pip install 'contextcliff-dagster[transformers]'`."
+            f"{install_command('transformers')}."
         )
     # Only a complete model gets the final name.
     partial = folder.parent / f".{folder.name}.{uuid.uuid4().hex}.tmp"

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from contextcliff_dagster.contracts import ContextCliffError, CorpusError
+from contextcliff_dagster.contracts import ContextCliffError, CorpusError, install_command
 from contextcliff_dagster.store import PACKAGE, atomic_path, checkout_root, store_root
 
 DEBIAN_PACKAGE = "r-cran-janeaustenr"
@@ -81,7 +81,7 @@ def read_novels(folder: Path) -> dict[str, bytes]:
         from rdata.parser import parse_data
     except ImportError as error:
         raise CorpusError(
-            "Reading R data needs rdata: pip install 'contextcliff-dagster[prose]'."
+            f"Reading R data needs rdata: {install_command('prose')}."
         ) from error
     try:
         with warnings.catch_warnings():

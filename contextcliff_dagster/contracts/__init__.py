@@ -17,6 +17,7 @@ from contextcliff_dagster.contracts.errors import (
     StoreUnreachableError,
     StudyError,
     VerificationError,
+    install_command,
 )
 from contextcliff_dagster.contracts.tables import (
     ANSWERS,
@@ -93,6 +94,7 @@ __all__ = [
     "Verdict",
     "VerificationError",
     "conform",
+    "install_command",
     "level",
     "validate",
 ]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 
@@ -60,3 +63,14 @@ class VerificationError(ContextCliffError):
 
     The message names benchmark, seed and question, and asks the user to report it.
     """
+
+
+def install_command(extra: str) -> str:
+    """Return the command that adds an extra to this environment, in backquotes.
+
+    The package is installed there, from a checkout or a wheel, so pip knows its name.
+    """
+    python = Path(sys.executable)
+    with suppress(ValueError, OSError):
+        python = python.relative_to(Path.cwd())
+    return f"`{python} -m pip install 'contextcliff-dagster[{extra}]'`"

@@ -15,7 +15,7 @@ from typing import Any
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
-from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.contracts import ContextCliffError, install_command
 from contextcliff_dagster.inference.ledger.statements import Scope
 from contextcliff_dagster.inference.requests.call_plan import Failure, Outcome, PlannedCall
 from contextcliff_dagster.inference.telemetry import RequestSpan, RunSummary, Trace
@@ -181,7 +181,7 @@ def _exporter(name: str) -> Any:
     if not exporters:
         raise ContextCliffError(
             f"Traces are to go out by the exporter {name!r} (OTEL_TRACES_EXPORTER), which is not "
-            "installed: `pip install 'contextcliff-dagster[otel]'` brings OTLP over HTTP; or "
-            "unset CONTEXTCLIFF_OTEL."
+            f"installed: {install_command('otel')} brings OTLP over HTTP; or unset "
+            "CONTEXTCLIFF_OTEL."
         )
     return next(iter(exporters)).load()()

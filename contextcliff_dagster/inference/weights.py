@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from contextcliff_dagster.contracts import EngineError, StoreError
+from contextcliff_dagster.contracts import EngineError, StoreError, install_command
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import stable_hash
 from contextcliff_dagster.reference.card import REFERENCE_MODELS, load_card, read_card
@@ -192,7 +192,7 @@ def installed_version(distribution: str, entry: ModelEntry, extra: str) -> str:
     except importlib.metadata.PackageNotFoundError:
         raise EngineError(
             f"Model {entry.name!r} runs on {distribution}, which is not installed; "
-            f"`pip install 'contextcliff-dagster[{extra}]'`."
+            f"{install_command(extra)}."
         ) from None
 
 

@@ -21,7 +21,7 @@ def main() -> int:
     try:
         from mlflow import MlflowClient
     except ImportError:
-        extra = "pip install 'contextcliff-dagster[mlflow]'"
+        extra = f"{sys.executable} -m pip install mlflow"
         other = "or name the Python that has it in CONTEXTCLIFF_TRACKER_PYTHON"
         print(f"MLflow is not installed here: {extra}, {other}.", file=sys.stderr)
         return 1

@@ -18,7 +18,7 @@ def main() -> int:
     try:
         import wandb
     except ImportError:
-        extra = "pip install 'contextcliff-dagster[wandb]'"
+        extra = f"{sys.executable} -m pip install wandb"
         other = "or name the Python that has it in CONTEXTCLIFF_TRACKER_PYTHON"
         print(f"wandb is not installed here: {extra}, {other}.", file=sys.stderr)
         return 1

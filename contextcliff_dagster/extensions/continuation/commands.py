@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ from contextcliff_dagster.cli.options import (
 )
 from contextcliff_dagster.extensions.continuation.made_study import (
     CONTINUATION_OPTIONS,
+    DEFAULT_URL,
     CompatOptions,
     ServerOptions,
     compat_options,
@@ -39,6 +40,9 @@ from contextcliff_dagster.extensions.continuation.made_study import (
     print_run,
     served_model,
     server_options,
+    study_of_id,
+    trial_decoding,
+    without_refused,
 )
 
 if TYPE_CHECKING:
@@ -222,7 +226,11 @@ def measure(
     check_budget()
     if not texts:
         raise click.UsageError("No text is named; add a file of prose, such as novel.txt.")
-    with _models(server, models, keys) as (entries, tokenizer):
+    if compat.compat is not None and not models and server.api_url is None:
+        say(f"Note: no model is named, so {DEFAULT_URL} is asked; --api-url names another server.")
+        server = replace(server, api_url=DEFAULT_URL)
+    with _models(server, models, keys, dry_run=options.dry_run) as (entries, tokenizer):
+        keys = without_refused(keys, server, entries[0])
         section_keys = {**compat.keys(keys), **server.embeddings(entries[0])}
         unreported = max_context(keys) if server.api_url else None
         study = made_study(texts, section_keys, entries, tokenizer, unreported)
@@ -231,7 +239,8 @@ def measure(
                 raise click.UsageError("--compat measures one model; run it once for each.")
             results = compat.results or Path("results")
             run_name = compat.run_name(entries[0], model_id, at_address=server.api_url is not None)
-            measure_compat(study, entries[0], results, run_name, options)
+            named = study_of_id(study, model_id)
+            measure_compat(named, entries[0], results, run_name, options)
             return
         if model_id is not None:
             study = named_study(study, model_id, "--model-id", "study")
@@ -240,17 +249,18 @@ def measure(
 
 @contextmanager
 def _models(
-    server: ServerOptions, models: tuple[str, ...], keys: Mapping[str, Any]
+    server: ServerOptions, models: tuple[str, ...], keys: Mapping[str, Any], *, dry_run: bool
 ) -> Iterator[tuple[list[ModelEntry], str | None]]:
     """Yield the models to measure, and the tokenizer if one is given or the server counts
-    tokens.
+    tokens. A dry run makes no call, not even one for refused parameters.
     """
     if (server.api_url is None) == (not models):
         raise click.UsageError(
             "Which model? Give either --model NAME or --api-url http://localhost:5001."
         )
     if server.api_url is not None:
-        with served_model(server, max_context(keys)) as (entry, tokenizer):
+        trial = None if dry_run else trial_decoding(keys)
+        with served_model(server, max_context(keys), trial) as (entry, tokenizer):
             yield [entry], tokenizer
         return
     for name in ("api_password", "model_name", "embedding_model", "set_keys"):

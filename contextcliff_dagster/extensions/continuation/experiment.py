@@ -181,26 +181,30 @@ class Continuation(Experiment):
         return read_results(run, self, dict if compat else ContinuationResult)
 
     def sections(self, run: StudyRun, results: Sequence[Any]) -> Sequence[Section]:
-        from contextcliff_dagster.extensions.continuation.compat.report import compat_sections
+        from contextcliff_dagster.extensions.continuation.compat.report import compat_page
         from contextcliff_dagster.extensions.continuation.report.page import continuation_page
         from contextcliff_dagster.reporting.sections import deeper
 
         if section_of(run.study).compat:
-            return compat_sections(results)
+            page = compat_page(results, "Prose by context size, as Context-Tester measures it")
+            return deeper(page.flat())
         page = continuation_page(results, title="Prose by context size")
         return deeper(page.head)
 
     def has_page(self, study: Study) -> bool:
-        return not study.has_corpus and not section_of(study).compat
+        return not study.has_corpus
 
     def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
+        from contextcliff_dagster.extensions.continuation.compat.report import write_compat_report
         from contextcliff_dagster.extensions.continuation.report.page import (
             write_continuation_report,
         )
 
-        return write_continuation_report(run, self.read_results(run), others)
+        write = write_compat_report if section_of(run.study).compat else write_continuation_report
+        return write(run, self.read_results(run), others)
 
     def depends_on(self, study: Study, step: Step) -> Mapping[str, Any]:
+        from contextcliff_dagster.extensions.continuation.compat.metrics import SHIPPED
         from contextcliff_dagster.extensions.continuation.scoring import (
             SCORING_VERSION,
             embedder_name,
@@ -217,7 +221,7 @@ class Continuation(Experiment):
             embedder = embedder_name(study) if is_required(study) else None
             return {"scoring": SCORING_VERSION, "embedder": embedder}
         if step == "result":
-            word_list = {"word_list": section.word_list} if section.compat else {}
+            word_list = {"word_list": section.word_list or SHIPPED} if section.compat else {}
             return {**super().depends_on(study, step), "margin": section.margin, **word_list}
         return super().depends_on(study, step)
 

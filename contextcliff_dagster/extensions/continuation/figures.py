@@ -187,6 +187,8 @@ def _draw(
     """Draw one panel and return its lines by name."""
     artists, plotted = {}, []
     axes.set_title(metric.name, fontsize=11)
+    if metric.invert:
+        axes.set_ylabel("axis inverted: higher is worse", fontsize=9)
     axes.grid(axis="y")
     for line in lines:
         points = line.points(metric.key)
@@ -242,8 +244,9 @@ def plot_enhanced(run: Run, result: dict[str, Any], dpi: int) -> bytes:
     title = f"Degradation statistics: {name}"
     house.write(figure, 0.37, height - 0.3, title, fontsize=14, fontweight="bold")
     summary, rho = result["summary"], result["trend_correlation"]
+    trend = f"rank correlation {rho:.2f}, p = {result['trend_p_value']:.3g}"
     words = (
-        f"Trend of the means: rank correlation {rho:.2f}, p = {result['trend_p_value']:.3g}; "
+        f"Trend of the means: {'none, they are equal' if math.isnan(rho) else trend}; "
         f"{'degradation' if summary['degradation_detected'] else 'no degradation'} by this rule, "
         f"which ignores chance; two-sided tests against {result['baseline_context']:,} tokens"
     )

@@ -20,7 +20,7 @@ import click
 from contextcliff_dagster.cli.display.output import print_table
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.measuring.made_study import RunOptions, run_made_study
-from contextcliff_dagster.cli.measuring.options import SectionOptions, digest
+from contextcliff_dagster.cli.measuring.options import SectionOptions, digest, named_study
 from contextcliff_dagster.cli.options import (
     folder_option,
     gathered_as,
@@ -31,10 +31,11 @@ from contextcliff_dagster.cli.setup.endpoint import EndpointOptions, set_option
 from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.extensions.continuation.section import ContinuationSection, tokens_of
 from contextcliff_dagster.sampling.tokenizers.tokenizers import hub_file, is_repository
-from contextcliff_dagster.store import Store
+from contextcliff_dagster.store import Store, slug
 
 if TYPE_CHECKING:
     from contextcliff_dagster.extensions.continuation.compat.runs import RunName
+    from contextcliff_dagster.inference.engines.base import Decoding
     from contextcliff_dagster.inference.execution.single_request import Served
     from contextcliff_dagster.inference.models.models_file import ModelEntry, NewEntry
     from contextcliff_dagster.studies import Study
@@ -127,14 +128,19 @@ server_options = gathered_as("server", ServerOptions, _ENDPOINT_OPTIONS)
 """Decorator that passes the server's options to a command as ``server: ServerOptions``."""
 
 
+DEFAULT_URL = "http://localhost:5001"
+"""Address of a local KoboldCpp, which `--compat` asks if no model is given."""
+
+
 @contextmanager
 def served_model(
-    options: ServerOptions, max_context: int | None
+    options: ServerOptions, max_context: int | None, trial: Decoding | None = None
 ) -> Iterator[tuple[ModelEntry, str | None]]:
     """Yield the stored models.yaml entry for the server's model, and its tokenizer.
 
     ``max_context`` (tokens) is needed if the server does not report its window. The tokenizer is
-    the one specified, else the server's if it counts tokens, else None.
+    the one specified, else the server's if it counts tokens, else None. An unknown kind of server
+    is asked for a word with ``trial``, if given, and a parameter that it refuses is omitted.
 
     Raises:
         StudyError: the address is invalid, or the server reports no model or no window.
@@ -143,9 +149,26 @@ def served_model(
     from contextcliff_dagster.inference.models.models_file import kept_model
 
     with _key(options.api_password) as variable:
-        new, counts = _new_entry(options, variable, max_context)
+        new, served = _new_entry(options, variable, max_context)
+        if trial is not None and not served.knows_sampling:
+            new = _accepted(new, trial)
         with kept_model(new) as entry:
-            yield entry, entry.tokenizer or (f"server:{entry.name}" if counts else None)
+            yield entry, entry.tokenizer or (f"server:{entry.name}" if served.counts else None)
+
+
+def _accepted(new: NewEntry, trial: Decoding) -> NewEntry:
+    """Return the entry with the quirks that its server needs to accept ``trial``.
+
+    An entry of the same name that the store has keeps its quirks, without another call.
+    """
+    from contextcliff_dagster.inference.execution.single_request import try_model
+    from contextcliff_dagster.inference.models.models_file import NewEntry, load_models
+
+    known = load_models().get(new.name)
+    with _named_after_options():
+        entry = known or asyncio.run(try_model(new.checked(), _SECONDS, trial)).entry
+    quirks = entry.quirks.model_dump(exclude_defaults=True)
+    return NewEntry(new.name, {**new.fields, "quirks": quirks}) if quirks else new
 
 
 @contextmanager
@@ -173,8 +196,8 @@ def _key(given: str | None) -> Iterator[str | None]:
 
 def _new_entry(
     options: ServerOptions, variable: str | None, max_context: int | None
-) -> tuple[NewEntry, bool]:
-    """Return the model entry, and whether the server counts tokens."""
+) -> tuple[NewEntry, Served]:
+    """Return the model entry, and what the server reports."""
     from contextcliff_dagster.cli.setup.endpoint import entry_of, plain_address
     from contextcliff_dagster.inference.models.models_file import NewEntry
 
@@ -204,14 +227,21 @@ def _new_entry(
     fields = {**entry.fields, **({"window_tokens": window} if window else {})}
     if options.tokenizer:
         fields["tokenizer"] = options.tokenizer
-    return NewEntry(entry.name, fields), server.counts
+    return NewEntry(entry.name, fields), server
 
 
 def _ask_server(entry: ModelEntry) -> Served:
     from contextcliff_dagster.inference.execution.single_request import ask_server
 
-    try:
+    with _named_after_options():
         return asyncio.run(ask_server(entry, _SECONDS))
+
+
+@contextmanager
+def _named_after_options() -> Iterator[None]:
+    """Raise an error of the server again, with options in place of the keys of models.yaml."""
+    try:
+        yield
     except EngineError as error:
         text = re.sub(r"^Model 'server'", "--api-url", str(error))
         for key, option in (("base_url", "api-url"), ("model_id", "model-name")):
@@ -238,7 +268,7 @@ CONTINUATION_OPTIONS = SectionOptions(
     "contextcliff continuation",
     keys=(
         *("max_context", "start_context", "divisions", "rounds", "passages"),
-        *("max_tokens", "temperature", "top_k", "top_p", "seed"),
+        *("max_tokens", "temperature", "top_k", "top_p", "seed", "instruction"),
     ),
     names={"temperature": "--temp"},
     help={"max_context": "Largest window, as 16384 or 16k (default: the model's - 128, else 16k)."},
@@ -255,6 +285,46 @@ def max_context(keys: Mapping[str, Any]) -> int | None:
         return tokens_of(keys["max_context"]) if "max_context" in keys else None
     except ValueError as error:
         raise StudyError(f"--max-context: {error}; see `contextcliff continuation -h`.") from None
+
+
+def trial_decoding(keys: Mapping[str, Any]) -> Decoding:
+    """Return how a server is asked for one word, with the sampling parameters of the study."""
+    from contextcliff_dagster.inference.engines.base import Decoding
+    from contextcliff_dagster.inference.execution.single_request import MOST_OUTPUT
+    from contextcliff_dagster.inference.requests.recipe import Sampling
+
+    top_k = keys.get("top_k", ContinuationSection.model_fields["top_k"].default)
+    return Decoding(MOST_OUTPUT, temperature=1.0, sampling=Sampling(top_k=top_k))
+
+
+def without_refused(keys: Mapping[str, Any], server: ServerOptions, entry: ModelEntry) -> Any:
+    """Return ``keys`` without top-k sampling if the trial call has shown that it is refused."""
+    is_found = server.api_url is not None and "top_k" not in server.set_keys.get("quirks", {})
+    if not is_found or entry.quirks.top_k == "send":
+        return keys
+    say("Note: the server refuses top_k, so tokens are drawn from all (top_k 0).")
+    return {**keys, "top_k": 0}
+
+
+def study_of_id(study: Study, model_id: str | None) -> Study:
+    """Return the study of a `--compat` run, named after its id.
+
+    Raises:
+        StudyError: a study with other options has the name.
+    """
+    from contextcliff_dagster.studies import known_study
+
+    name = slug(model_id or "")[:60].strip("-")
+    if not name:
+        return study
+    known = known_study(name)
+    if known is not None and (section := known.sections.get("continuation")):
+        # Rounds that the first run found to be needed are no other option.
+        own = study.sections["continuation"].model_copy(
+            update={"further_rounds": section.further_rounds}
+        )
+        study = study.changed(continuation=own.model_dump(mode="json"))
+    return named_study(study, name, "--model-id", "study")
 
 
 def made_study(
@@ -335,7 +405,8 @@ _OPTIONS = together(
     path_option(
         "--word-list",
         "FILE",
-        "Familiar words, one per line, for the cloze score of --compat and --reanalyze.",
+        "Familiar words, one per line, for the cloze score of --compat (default: a built-in list) "
+        "and --reanalyze.",
     ),
     folder_option("--results", "Parent of the folder that --compat writes (default: results)."),
 )
@@ -457,7 +528,10 @@ def _say_notes(study: Study, *, repeated: bool) -> None:
             "continuation may be in the context."
         )
     if not section.word_list:
-        say("Note: without --word-list there is no cloze score and no reading level.")
+        say(
+            "Note: the cloze score uses the built-in list of familiar words, not that of Dale and "
+            "Chall; --word-list names another."
+        )
 
 
 def print_run(summary: Mapping[str, Any]) -> None:

@@ -18,6 +18,13 @@ INSTRUCTION = (
     "voice, style, tense and pace. Begin with the next sentence, bring nothing to an end, and "
     "write only the text itself, without a comment."
 )
+NAMED = {
+    "context-tester": "This is an important test of how you write a long narrative from a rich "
+    "text. Carry the story on without steering towards an ending, and go on developing its people, "
+    "plot and world. Keep the author's style, tone, voice, structure and syntax, yet aim for "
+    "variety, complexity and invention. Do not mention these instructions or think aloud; begin."
+}
+"""Instructions by name. Context-Tester's has its points in its order, in our words."""
 TEMPLATE = "{document}\n\n{question}"
 TEMPLATE_TOKENS = 32
 """Tokens reserved for a chat template and for the text between context and instruction."""
@@ -25,7 +32,8 @@ TEMPLATE_TOKENS = 32
 
 def instruction_of(section: ContinuationSection) -> str:
     """Return the instruction that follows the context."""
-    return section.instruction.strip() or INSTRUCTION
+    given = section.instruction.strip()
+    return NAMED.get(given, given) or INSTRUCTION
 
 
 def recipe_of(

@@ -156,7 +156,8 @@ class ContinuationSection(Section):
     margin: float = _key(default=0.1, gt=0, le=0.5, description="Decline of the score that matters")
     instruction: str = _key(
         default="",
-        description="Instruction after the context; empty: the built-in one",
+        description="Instruction after the context; empty: the built-in one; `context-tester`: "
+        "what that tool asks for",
         examples=["Go on with the story."],
     )
     tokenizer: str = _key(

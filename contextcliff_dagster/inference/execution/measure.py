@@ -29,6 +29,7 @@ from contextcliff_dagster.contracts import (
     ContextCliffError,
     EngineError,
     StoreError,
+    install_command,
 )
 from contextcliff_dagster.inference.devices.discovery import Gpus
 from contextcliff_dagster.inference.devices.leases import WaitStopped, leased
@@ -487,7 +488,7 @@ def open_trace(scope: Scope, planned: int) -> Trace:
     except ImportError as error:
         raise ContextCliffError(
             f"{TRACES} asks for traces, but OpenTelemetry is not installed: "
-            f"`pip install 'contextcliff-dagster[otel]'`, or unset {TRACES}."
+            f"{install_command('otel')}, or unset {TRACES}."
         ) from error
     return OtelTrace(scope, planned)
 

@@ -300,21 +300,22 @@ class Trial:
     reasons: bool
 
 
-async def try_model(entry: ModelEntry, within_s: float) -> Trial:
-    """Ask ``entry`` for one word and return the findings.
+async def try_model(entry: ModelEntry, within_s: float, decoding: Decoding | None = None) -> Trial:
+    """Ask ``entry`` for one word, by default without sampling, and return the findings.
 
     Raises:
         EngineError: calls would fail, or no answer came within ``within_s``; one sentence.
     """
+    decoding = decoding or Decoding(MOST_OUTPUT)
     for _ in range(_MOST_QUIRKS):
         try:
-            return await _trial_call(entry, within_s)
+            return await _trial_call(entry, within_s, decoding)
         except RefusedParameterError as error:
             if error.quirk is None:
                 raise
             quirks = entry.quirks.model_dump() | dict([error.quirk])
             entry = entry.model_copy(update={"quirks": Quirks(**quirks)})
-    return await _trial_call(entry, within_s)
+    return await _trial_call(entry, within_s, decoding)
 
 
 async def ask_prompts(
@@ -343,11 +344,12 @@ async def listed_models(entry: ModelEntry, within_s: float) -> list[dict[str, An
 @dataclass(frozen=True, slots=True)
 class Served:
     """What a server reports without a call: model ids, the window in tokens of the entry's model,
-    and whether it counts tokens."""
+    and whether it counts tokens. ``knows_sampling``: its kind is known to take every parameter."""
 
     model_ids: tuple[str, ...]
     window_tokens: int | None
     counts: bool
+    knows_sampling: bool = True
 
 
 async def ask_server(entry: ModelEntry, within_s: float) -> Served:
@@ -357,23 +359,25 @@ async def ask_server(entry: ModelEntry, within_s: float) -> Served:
         EngineError: as `try_model`.
     """
     from contextcliff_dagster.inference.engines.openai.local_servers import listed_ids
+    from contextcliff_dagster.inference.engines.openai.wire_format import KNOW_MIN_P
 
     async with _started(entry, within_s) as engine:
         if not isinstance(engine, OpenAIEngine):
             return Served((), engine.window_tokens, False)
         window = engine.window_tokens or await _window_to_write(engine, entry)
         ids = tuple(listed_ids(engine.listed))
-        return Served(ids, window, engine.server_count is not None)
+        knows_sampling = engine.dialect.name in KNOW_MIN_P
+        return Served(ids, window, engine.server_count is not None, knows_sampling)
 
 
-async def _trial_call(entry: ModelEntry, within_s: float) -> Trial:
+async def _trial_call(entry: ModelEntry, within_s: float, decoding: Decoding) -> Trial:
     from contextcliff_dagster.inference.engines.openai.local_servers import address_error
 
     async with _started(entry, within_s) as engine:
         remote = engine if isinstance(engine, OpenAIEngine) else None
         if remote and (problem := await address_error(entry, remote)):
             raise EngineError(f"Model {entry.name!r}: {problem}")
-        answer = await retry(lambda: ask(engine, _QUESTION, Decoding(MOST_OUTPUT)), QUESTIONS)
+        answer = await retry(lambda: ask(engine, _QUESTION, decoding), QUESTIONS)
         usage = answer.usage
         loaded = await _window_to_write(remote, entry) if remote else None
         return Trial(

@@ -27,7 +27,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import StoreError, StoreUnreachableError
+from contextcliff_dagster.contracts import StoreError, StoreUnreachableError, install_command
 from contextcliff_dagster.inference.ledger.backend import (
     TRY_EVERY_S,
     Backend,
@@ -141,7 +141,7 @@ class PostgresConnection:
         except ImportError as error:
             raise StoreError(
                 f"The call ledger {url} needs the PostgreSQL driver; install it with "
-                "`pip install 'contextcliff-dagster[postgres]'`."
+                f"{install_command('postgres')}."
             ) from error
         url_options = extensions.parse_dsn(url.secret)
         self.raw: Connection = psycopg2.connect(**{**_DEFAULTS, **url_options})

@@ -76,7 +76,8 @@ def test_each_view_is_a_picture_of_the_wished_fineness(
 ) -> None:
     options = CompareOptions(view, dpi=60, folder=tmp_path / "made")
     done = compare_results(runs[:count], options)
-    names = [f"{view}.png", "comparison.html", f"{view}.json"]
+    page = "comparison.html" if view == "standard" else f"comparison-{view}.html"
+    names = [f"{view}.png", page, f"{view}.json"]
     assert [path.name for path in done.files] == names
     assert json.loads(done.files[-1].read_text(encoding="utf-8"))["view"] == view
     with Image.open(done.files[0]) as picture:
@@ -101,7 +102,7 @@ def test_convergence_of_several_runs_is_a_picture_each(runs: list[Path], tmp_pat
     assert [path.name for path in done.files] == [
         "convergence-1-tiny-1B_a_b.png",
         "convergence-2-tiny-2B_a_b.png",
-        "comparison.html",
+        "comparison-convergence.html",
         "convergence.json",
     ]
     first = done.result["runs"][0]["first_size"]

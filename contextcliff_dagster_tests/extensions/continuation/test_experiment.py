@@ -184,7 +184,11 @@ def test_what_cannot_be_made_is_one_sentence(
 def test_a_window_that_no_model_has_is_refused_before_anything_is_read(
     folder: Path, contextcliff_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entry = {"engine": "continuation-human", "window_tokens": 1024, "tokenizer": "tiktoken:o200k_base"}
+    entry = {
+        "engine": "continuation-human",
+        "window_tokens": 1024,
+        "tokenizer": "tiktoken:o200k_base",
+    }
     (folder / "models.yaml").write_text(yaml.safe_dump({"models": {"small": entry}}))
     monkeypatch.setenv("CONTEXTCLIFF_MODELS", str(folder / "models.yaml"))
     with pytest.raises(StudyError, match=r"no model has a window of 2,048 tokens, the largest has"):

@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from html.entities import html5
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -134,6 +134,17 @@ def read_word_list(path: Path) -> frozenset[str]:
     if not words:
         raise StudyError(f"Word list {path} is empty; give a file with one word per line.")
     return words
+
+
+FAMILIAR_WORDS = Path(__file__).with_name("familiar_words.txt")
+SHIPPED = "built-in 1"
+"""Name and version of the built-in list in results."""
+
+
+@cache
+def shipped_words() -> frozenset[str]:
+    """Return the built-in familiar words, which benchmarks/continuation_words.py writes."""
+    return frozenset(FAMILIAR_WORDS.read_text(encoding="utf-8").split())
 
 
 def is_familiar(word: str, familiar: frozenset[str]) -> bool:

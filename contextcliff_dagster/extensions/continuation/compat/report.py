@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.extensions.continuation.compat.metrics import COHERENCE_KEYS, METRICS
+from contextcliff_dagster.extensions.continuation.compat.metrics import (
+    COHERENCE_KEYS,
+    METRICS,
+    SHIPPED,
+)
+from contextcliff_dagster.extensions.continuation.compat.result_files import ContextResult, Run
 from contextcliff_dagster.extensions.continuation.compat.runs import (
     generations_of,
     run_of,
@@ -19,20 +25,32 @@ from contextcliff_dagster.reporting.sections import (
     Cell,
     Code,
     DataTable,
+    Figure,
+    Fold,
+    Page,
     Paragraph,
     Section,
+    as_folds,
 )
+from contextcliff_dagster.reporting.sections import pictures_of as drawn_pictures
+from contextcliff_dagster.store import slug
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.experiment import Experiment
     from contextcliff_dagster.experiments.common.study_run import StudyRun
+    from contextcliff_dagster.reporting.report_files import ReportFiles
 
-_NO_VERDICT = (
-    "These are Context-Tester's figures, formula by formula, without a verdict. Its rule for "
-    "degradation ignores chance: with passages of one novel in place of generations, so that "
-    "nothing degrades, it still reports a degradation in 99% of runs. Leave out `compat` to get "
-    "a conclusion with known error rates from the same text."
+_LIMITS = (
+    "These are Context-Tester's figures, formula by formula. Its rule for degradation ignores "
+    "chance: with passages of one novel in place of generations, so that nothing degrades, it "
+    "still reports a degradation in 99% of runs. Leave out `compat` to get a conclusion with known "
+    "error rates from the same text."
 )
+_CHANGED = {
+    "cloze_score": "the cloze score",
+    "vocabulary_diversity": "vocabulary diversity",
+    "sentence_variance": "the variance of sentence lengths",
+}
 _SHOWN = {
     "vocabulary_diversity": "vocabulary diversity",
     "cloze_score": "cloze score",
@@ -72,25 +90,79 @@ def result_of(run: StudyRun, experiment: Experiment, model: str) -> dict[str, An
         "rounds": section.rounds,
         "text": section.text_names[0],
         "text_repeated": was_repeated(run.study, run.store),
-        "word_list": bool(section.word_list),
+        "word_list": section.word_list or SHIPPED,
         "sizes": sizes,
         "author": {m: tally.author[m] for m in measured if m in tally.author},
         **trend_analysis(tally.averages),
     }
 
 
-def compat_sections(results: Sequence[Mapping[str, Any]]) -> list[Section]:
-    """Return the report: the limits of the figures, then the figures."""
+def compat_page(results: Sequence[Mapping[str, Any]], title: str) -> Page:
+    """Return the report: the rule's verdict and the picture, then the figures."""
+    head = [Section(title, [Paragraph(_LIMITS)], 1)]
+    for result in results:
+        blocks: list[Block] = [Paragraph(_verdict(result)), Bullets(_points(result))]
+        if image := pictures_of(result):
+            ((name, png),) = image.items()
+            blocks.append(Figure(Path(name), "Averages of four metrics over context size", png))
+        head.append(Section([Code(str(result["model"]))], blocks, 2))
+    figures = [
+        Section([Code(str(result["model"]))], [_table(result), Bullets(_notes(result))], 3)
+        for result in results
+    ]
+    return Page(head, [Fold("What are the averages?", figures)])
+
+
+def pictures_of(result: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return the picture of the averages by its file name; empty without a measured size."""
+    from contextcliff_dagster.extensions.continuation.figures import plot_standard
+
+    contexts = {
+        row["context_tokens"]: ContextResult(row["context_tokens"], known_average=row["averages"])
+        for row in result["sizes"]
+        if row["averages"]
+    }
+    if not contexts:
+        return {}
+    run = Run({"model_name": result["model"]}, contexts, result["author"])
+    return {f"continuation-averages-{slug(result['model'])}.png": plot_standard([run], 110)}
+
+
+def write_compat_report(
+    run: StudyRun, results: Sequence[Mapping[str, Any]], others: Sequence[Section]
+) -> ReportFiles:
+    """Write the page of a study without a length profile, followed by ``others``.
+
+    Raises:
+        StoreError: the page cannot be written.
+    """
+    from contextcliff_dagster.reporting.report_files import write_page
+
+    page = compat_page(results, (run.study.description or run.study.name).removesuffix("."))
+    return write_page(
+        Page(page.head, [*page.folds, *as_folds(others)]),
+        run.store.report_dir(run.study.name, run.campaign),
+        pictures=drawn_pictures(page.head),
+        results=list(results),
+    )
+
+
+def _verdict(result: Mapping[str, Any]) -> str:
+    measured = [row["context_tokens"] for row in result["sizes"] if row["averages"]]
+    missing = [row["context_tokens"] for row in result["sizes"] if not row["averages"]]
+    without = f" (not measured: {', '.join(f'{size:,}' for size in missing)})" if missing else ""
+    if len(measured) < 2:
+        return f"By its rule: no verdict, because fewer than two sizes are measured{without}."
+    found = "degradation" if result["degradation_points"] else "no degradation"
+    return f"By its rule: {found} from {measured[0]:,} to {measured[-1]:,} tokens{without}."
+
+
+def _points(result: Mapping[str, Any]) -> list[str]:
     return [
-        Section("Prose by context size, as Context-Tester measures it",
-                [Paragraph(_NO_VERDICT)], 2),
-        *(_model_section(result) for result in results),
-    ]  # fmt: skip
-
-
-def _model_section(result: Mapping[str, Any]) -> Section:
-    blocks: list[Block] = [_table(result), Bullets(_notes(result))]
-    return Section([Code(str(result["model"]))], blocks, 3)
+        f"At {point['context_length']:,} tokens {_CHANGED[point['metric']]} {point['direction']} "
+        f"by {point['change']:.3g} from the size before."
+        for point in result["degradation_points"]
+    ]
 
 
 def _table(result: Mapping[str, Any]) -> DataTable:
@@ -117,11 +189,13 @@ def _notes(result: Mapping[str, Any]) -> list[str]:
     notes = _state_notes(by_state)
     if replaced:
         notes.append(f"Rounds that its rule treats as outliers and replaces: {replaced}.")
-    if not result["word_list"]:
-        notes.append("Without a word list there is no cloze score.")
+    if result["word_list"] == SHIPPED:
+        notes.append(
+            "The cloze score uses the built-in list of familiar words, not that of Dale and Chall: "
+            "it is about a point higher."
+        )
     if result["text_repeated"]:
         notes.append("The text is too short for the largest window and was repeated.")
-    notes.append(f"Degradation points by its rule: {len(result['degradation_points'])}.")
     return notes
 
 

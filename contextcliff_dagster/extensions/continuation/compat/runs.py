@@ -27,11 +27,13 @@ from contextcliff_dagster.experiments.common.documents import (
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.extensions.continuation.compat.metrics import (
     COHERENCE_KEYS,
+    SHIPPED,
     Embed,
     Figures,
     coherence,
     read_word_list,
     sentences_of,
+    shipped_words,
     text_metrics,
 )
 from contextcliff_dagster.extensions.continuation.compat.result_files import (
@@ -233,8 +235,8 @@ def generations_of(run: StudyRun, experiment: Experiment, model: str) -> Generat
     )
 
 
-def familiar_of(study: Study) -> frozenset[str] | None:
-    """Return the words of the study's word list, or None without one.
+def familiar_of(study: Study) -> frozenset[str]:
+    """Return the words of the study's word list, or the built-in ones.
 
     Raises:
         StudyError: the list cannot be read.
@@ -243,7 +245,7 @@ def familiar_of(study: Study) -> frozenset[str] | None:
 
     file = section_of(study).word_list
     if not file:
-        return None
+        return shipped_words()
     refuse_without_leave(study, "continuation")
     return read_word_list(Path(absolute(study.folder, file)))
 
@@ -289,7 +291,7 @@ def _coherence(one: Round, embed: Embed | None) -> dict[str, float]:
 
 
 def _in_order(
-    rows: Sequence[Mapping[str, Any]], study: Study, familiar: frozenset[str] | None
+    rows: Sequence[Mapping[str, Any]], study: Study, familiar: frozenset[str]
 ) -> list[Round | None]:
     """Return the rounds before the first that has no answer yet."""
     by_number = {row["replicate"]: row for row in rows}
@@ -299,7 +301,7 @@ def _in_order(
     return rounds
 
 
-def _round(row: Mapping[str, Any], study: Study, familiar: frozenset[str] | None) -> Round | None:
+def _round(row: Mapping[str, Any], study: Study, familiar: frozenset[str]) -> Round | None:
     from contextcliff_dagster.scoring.parse import parse_answer
 
     prefix = study.recipe().answer_prefix or ""
@@ -327,7 +329,7 @@ def _round(row: Mapping[str, Any], study: Study, familiar: frozenset[str] | None
 
 
 @lru_cache(maxsize=4096)
-def _metrics(text: str, familiar: frozenset[str] | None) -> Figures:
+def _metrics(text: str, familiar: frozenset[str]) -> Figures:
     return text_metrics(text, familiar)
 
 
@@ -463,6 +465,8 @@ def metadata_of(
             "temperature": section.temperature[0],
             "top_k": section.top_k,
             "top_p": section.top_p,
+            "rep_pen": None,
+            "no_think": False,
             "seed": section.seed,
         },
         "api_url": _address(entry),
@@ -470,6 +474,7 @@ def metadata_of(
         "end_time": found.finished[-1] if found.finished else None,
         "successful_contexts": completed,
         "study": study.name,
+        "word_list": section.word_list or SHIPPED,
     }
 
 

@@ -204,12 +204,12 @@ def pruned(text: str, tokenizer: TokenCounter, most: int) -> str:
 
 
 def trimmed(text: str) -> str:
-    """Return ``text`` up to its last sentence end, without trailing space if there is none.
+    """Return ``text`` up to its last sentence end, without trailing space if it has none.
 
     A single full stop after an initial or a digit does not end a sentence. As in the reference, one
-    after `Mr` does, and a closing quote after the stop is cut off.
+    after `Mr` does, and a closing quote after the stop is cut off; blank text stays as it is.
     """
-    stripped = text.rstrip()
+    stripped = text.rstrip() or text
     for match in reversed(list(_STOPS.finditer(stripped))):
         if match[0] == "." and _is_no_end(stripped, match.start()):
             continue

@@ -36,9 +36,13 @@ def averaged(rounds: Sequence[Round]) -> dict[str, Any]:
     """
     mean = dict(rounds[0])
     if len(rounds) > 1:
-        for field, first in rounds[0].items():
-            if _is_number(first) and field not in _NO_AVERAGE:
-                mean[field] = round(statistics.mean(values_of(rounds, field)), 4)
+        averages = {
+            field: round(statistics.mean(values_of(rounds, field)), 4)
+            for field, first in rounds[0].items()
+            if _is_number(first) and field not in _NO_AVERAGE
+        }
+        others = {field: first for field, first in rounds[0].items() if field not in averages}
+        mean = {**others, **averages}  # in the reference's order of columns
         if "cloze_score" in mean:
             mean["reading_level"] = reading_level(mean["cloze_score"])
     mean["num_rounds"] = len(rounds)
@@ -312,6 +316,24 @@ def magnitude(effect: float) -> Literal["small", "medium", "large"]:
     return "medium" if abs(effect) > 0.3 else "small"
 
 
+def rejected(
+    p_values: Sequence[float], method: Correction = "holm", alpha: float = _ALPHA
+) -> list[bool]:
+    """Return which hypotheses are rejected; a p value exactly at its limit is, as there."""
+    n = len(p_values)
+    if method == "bonferroni":
+        return [p <= alpha / n for p in p_values]
+    order = sorted(range(n), key=p_values.__getitem__)
+    if method == "holm":
+        met = [p_values[place] <= alpha / (n - k) for k, place in enumerate(order)]
+        count = met.index(False) if False in met else n
+    else:
+        met = [p_values[place] <= k / n * alpha for k, place in enumerate(order, 1)]
+        count = n - met[::-1].index(True) if True in met else 0
+    chosen = set(order[:count])
+    return [place in chosen for place in range(n)]
+
+
 def adjusted(p_values: Sequence[float], method: Correction = "holm") -> list[float]:
     """Return adjusted p values (Holm 1979; Benjamini and Hochberg 1995; Bonferroni)."""
     if method == "bonferroni":
@@ -324,9 +346,13 @@ def adjusted(p_values: Sequence[float], method: Correction = "holm") -> list[flo
 
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
-    """Return the rank correlation and p by Student's t (Spearman 1904); (0, 1) below three."""
-    if len(x) < 3 or len(set(x)) == 1 or len(set(y)) == 1:
+    """Return the rank correlation and p by Student's t (Spearman 1904); (0, 1) below three, NaN
+    for constants.
+    """
+    if len(x) < 3:
         return 0.0, 1.0
+    if len(set(x)) == 1 or len(set(y)) == 1:
+        return math.nan, math.nan
     from scipy.stats import spearmanr
 
     test: Any = spearmanr(x, y)
@@ -344,7 +370,8 @@ def degradation_statistics(rounds: Mapping[int, Sequence[Round]]) -> dict[str, A
     base, larger = scores[sizes[0]], sizes[1:]
     rho, trend_p = spearman(sizes, [_mean(scores[size]) for size in sizes])
     tests = {size: mann_whitney(base, scores[size]) for size in larger}
-    corrected = adjusted([p for _, p in tests.values()])
+    p_values = [p for _, p in tests.values()]
+    corrected, rejections = adjusted(p_values), rejected(p_values)
     effects = {size: rank_biserial(base, scores[size]) for size in larger}
     degrading = rho > 0.5 and trend_p < _ALPHA
     return {
@@ -360,9 +387,11 @@ def degradation_statistics(rounds: Mapping[int, Sequence[Round]]) -> dict[str, A
                 "p_value": p,
                 "significant": p < _ALPHA,
                 "corrected_p_value": corrected_p,
-                "significant_corrected": corrected_p < _ALPHA,
+                "significant_corrected": is_rejected,
             }
-            for (size, (u, p)), corrected_p in zip(tests.items(), corrected, strict=True)
+            for (size, (u, p)), corrected_p, is_rejected in zip(
+                tests.items(), corrected, rejections, strict=True
+            )
         },
         "effect_sizes": {
             size: {"effect_size": effect, "magnitude": magnitude(effect)}
@@ -371,7 +400,7 @@ def degradation_statistics(rounds: Mapping[int, Sequence[Round]]) -> dict[str, A
         "summary": {
             "degradation_detected": degrading,
             "max_effect_size": max(map(abs, effects.values()), default=0.0),
-            "num_significant_degradations": sum(p < _ALPHA for p in corrected),
+            "num_significant_degradations": sum(rejections),
         },
     }
 

@@ -328,8 +328,9 @@ GRADES = (*(name for _, name in LEVELS), "16+")
 """Reading levels, easiest first."""
 
 
-def write_run_page(runs: Sequence[Run], folder: Path) -> Path:
-    """Write `FILE`, with `run_chart` and tables of averages, into ``folder``; return its path.
+def write_run_page(runs: Sequence[Run], folder: Path, name: str = FILE) -> Path:
+    """Write the page ``name``, with `run_chart` and tables of averages, into ``folder``; return its
+    path.
 
     The page contains no secrets from the environment and no absolute paths on this machine.
 
@@ -358,8 +359,8 @@ def write_run_page(runs: Sequence[Run], folder: Path) -> Path:
         metric_chart_interactive(chart),
         {"standard.png": plot_standard(runs, 110)},
     )
-    write_atomic(folder / FILE, html.encode(), private=False)
-    return folder / FILE
+    write_atomic(folder / name, html.encode(), private=False)
+    return folder / name
 
 
 def run_chart(runs: Sequence[Run]) -> MetricChart:
@@ -517,7 +518,8 @@ def compare_results(paths: Sequence[Path], options: CompareOptions) -> Compared:
     for name, content in pictures.items():
         write_atomic(options.folder / name, content, private=False)
         files.append(options.folder / name)
-    page = write_run_page(runs, options.folder)
+    name = FILE if options.view == "standard" else f"comparison-{options.view}.html"
+    page = write_run_page(runs, options.folder, name)
     write_json(options.folder / f"{options.view}.json", result)
     return Compared((*files, page, options.folder / f"{options.view}.json"), result)
 
@@ -535,7 +537,9 @@ def _pictures(
 
     if options.view == "enhanced":
         statistics = degradation_statistics(runs[0].rounds)
-        result["statistics"] = statistics
+        trend = {key: statistics[key] for key in ("trend_correlation", "trend_p_value")}
+        undefined = {key: None for key, value in trend.items() if math.isnan(value)}
+        result["statistics"] = statistics | undefined
         return {"enhanced.png": plot_enhanced(runs[0], statistics, options.dpi)}
     if options.view == "convergence":
         near = [convergence(run.averages, run.author, options.tolerance) for run in runs]

@@ -57,7 +57,7 @@ def _sampling(entry: ModelEntry, decoding: Decoding, dialect: str) -> dict[str, 
     body: dict[str, Any] = {"top_p": sampling.top_p}
     if entry.quirks.seed == "send":
         body["seed"] = sampling.seed
-    takes_min_p = dialect in _KNOW_MIN_P
+    takes_min_p = dialect in KNOW_MIN_P
     if entry.quirks.top_k == "send" and (sampling.top_k or takes_min_p):
         body["top_k"] = sampling.top_k or _ALL_TOKENS[dialect]
     return {**body, "min_p": 0.0} if takes_min_p else body
@@ -72,7 +72,7 @@ def _schema(decoding: Decoding) -> dict[str, Any]:
 
 
 _ALL_TOKENS = {"vllm": -1, "llamacpp": 0, "koboldcpp": 0}
-_KNOW_MIN_P = frozenset(_ALL_TOKENS)
+KNOW_MIN_P = frozenset(_ALL_TOKENS)
 
 
 def encoded(prompt: Prompt, body: Callable[[Prompt], Any]) -> list[bytes]:

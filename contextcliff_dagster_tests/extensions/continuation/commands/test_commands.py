@@ -36,7 +36,7 @@ def test_json_has_the_statistics(run: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["continuation", "compare", "run", "--enhanced", "--json", "--out", "made"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["statistics"]["baseline_context"] == 1024
-    files = ["made/enhanced.png", "made/comparison.html", "made/enhanced.json"]
+    files = ["made/enhanced.png", "made/comparison-enhanced.html", "made/enhanced.json"]
     assert result["files"] == files
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.cli import main
+from contextcliff_dagster.extensions.continuation import commands
 from contextcliff_dagster.extensions.continuation.compat import runs
 from contextcliff_dagster.extensions.continuation.compat.metrics import METRICS
 from contextcliff_dagster.extensions.continuation.compat.result_files import read_run
@@ -103,7 +104,7 @@ def test_a_run_has_its_files_and_outliers_are_replaced(
     options = ("--model-id", "first", "--word-list", "words.txt")
     assert main(arguments(url, *options)) == 0
     out, err = capsys.readouterr()
-    assert "99% of the runs" in " ".join(out.splitlines()[:8])
+    assert "99% of runs" in " ".join(out.splitlines()[:8])
     assert "Rounds that its rule treats as outliers and replaces: 2." in out
     assert "Coherence is by koboldcpp/served" in err
     assert seeds(writer) == {seed: len(SIZES) for seed in range(6)}
@@ -113,6 +114,11 @@ def test_a_run_has_its_files_and_outliers_are_replaced(
         *(f"context_{size}_results.json" for size in SIZES),
         *(f"served-novel.txt-first{end}" for end in (".csv", "_generations.txt", ".png")),
     }
+    page = Store.default().study_dir("first") / "report" / "latest" / "report.html"
+    report = page.read_text(encoding="utf-8")
+    head = report[: report.index("What are the averages?")]
+    assert "By its rule: no degradation from 2,048 to 4,096 tokens" in head
+    assert "Averages of four metrics over context size" in head
     run = read_run(folder)
     assert run.context_lengths == SIZES
     assert run.metadata["embedding_model"] == "koboldcpp/served"
@@ -143,8 +149,23 @@ def test_an_id_that_exists_is_refused_before_anything_is_asked(
     assert seeds(writer) == asked
     assert len(list((here / "elsewhere").iterdir())) == 1
     run = read_run(here / "results" / "served-novel-second")
-    assert "cloze_score" not in run.averages[2048]
-    assert "without --word-list" in capsys.readouterr().err
+    assert run.averages[2048]["cloze_score"] > 0
+    assert "built-in list of familiar words" in capsys.readouterr().err
+
+
+def test_without_a_model_the_address_of_a_local_server_is_asked(
+    here: Path, url: str, writer: Writer, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = ["continuation", "novel.txt", "--compat", "context-tester", "--rounds", "1"]
+    assert commands.DEFAULT_URL == "http://localhost:5001"
+    monkeypatch.setattr(commands, "DEFAULT_URL", "http://127.0.0.1:9")
+    assert main(own) == 2
+    assert "127.0.0.1:9" in capsys.readouterr().err.splitlines()[-1]
+    monkeypatch.setattr(commands, "DEFAULT_URL", url)
+    asked = ("--instruction", "context-tester", "--max-tokens", "64", "--max-context", "2k")
+    assert main([*own, *asked]) == 0
+    assert f"no model is named, so {url} is asked" in capsys.readouterr().err
+    assert seeds(writer).total() == 1
 
 
 def test_short_rounds_fail_their_batch(

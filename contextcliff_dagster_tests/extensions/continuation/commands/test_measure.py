@@ -11,11 +11,13 @@ import pytest
 
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.cli.errors import shown_arguments
+from contextcliff_dagster.extensions.continuation.experiment import CONTINUATION
 from contextcliff_dagster.extensions.continuation.made_study import KEY_VARIABLES, made_study
 from contextcliff_dagster.inference.models.models_file import get_model, load_models
 from contextcliff_dagster.studies import load_studies
 from contextcliff_dagster_tests.extensions.continuation.test_experiment import novel
 from contextcliff_dagster_tests.support.records.calls import read_log
+from contextcliff_dagster_tests.support.servers import faulty_server as wire
 from contextcliff_dagster_tests.support.servers.dialect_server import DialectServer
 from contextcliff_dagster_tests.support.servers.on_a_thread import on_a_thread
 
@@ -192,8 +194,34 @@ def test_a_size_as_large_as_the_window_is_lowered_until_it_can_be_sent(
         assert run("--api-url", url, *window) == 0
     section = load_studies()["whole"].sections["continuation"]
     assert section.sizes == (512, 1024 - 128)
-    assert sum(one["path"].endswith("/completions") for one in read_log(log)) == len(section.sizes)
+    asked = sum(one["path"].endswith("/completions") for one in read_log(log))
+    assert asked == len(section.sizes) + (server["kind"] == "plain")  # a word, before the first
     assert "the largest size is 896 tokens, not 1,024" in capsys.readouterr().err
+
+
+class Strict(DialectServer):
+    """Server that refuses `top_k`, as OpenAI's does."""
+
+    def complete(self, path: str, body: dict[str, Any]) -> bytes:
+        if "top_k" in body:
+            return wire.error(400, "Unrecognized request argument supplied: top_k")
+        return super().complete(path, body)
+
+
+def test_top_k_that_a_server_refuses_is_left_out_before_the_first_call(
+    here: Path, log: Path, capsys: Capsys
+) -> None:
+    window = ("--model-name", "served", "--max-context", "1k", "--model-id", "strict")
+    with on_a_thread(Strict({"kind": "plain", "log": str(log)}).handle) as url:
+        assert run("--api-url", url, *window, "--dry-run") == 0
+        assert not [one for one in read_log(log) if one["path"].endswith("/completions")]
+        for _ in range(2):
+            assert run("--api-url", url, *window) == 0
+            assert "the server refuses top_k" in capsys.readouterr().err
+    asked = [one["options"] for one in read_log(log) if one["path"].endswith("/completions")]
+    assert ["top_k" in one for one in asked] == [True, False, False, False]
+    study = load_studies()["strict"]
+    assert CONTINUATION.recipe(study).sampling.top_k == 0
 
 
 @pytest.mark.parametrize(

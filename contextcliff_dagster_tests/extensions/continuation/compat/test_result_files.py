@@ -84,7 +84,8 @@ def test_files_have_the_keys_and_columns_of_the_reference(tmp_path: Path) -> Non
         *("model_name", "text_name", "model_id", "max_tokens", "temperature", "top_k", "top_p"),
     ]
     assert columns[7:] == [
-        *("round_number", "continuation_length", "timestamp", "continuation_text", *METRICS),
+        *("round_number", "timestamp", "continuation_text", "reading_level"),
+        *("continuation_length", *(name for name in METRICS if name != "reading_level")),
         *("num_rounds", "cloze_score_std", "vocab_diversity_std", "context_length"),
     ]
     texts = next(folder.glob("*_generations.txt")).read_text(encoding="utf-8")

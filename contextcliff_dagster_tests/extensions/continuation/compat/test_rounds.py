@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contextcliff_dagster.extensions.continuation.compat.slicing import trimmed
 from contextcliff_dagster.extensions.continuation.compat.statistics import (
     adjusted,
     averaged,
@@ -17,7 +19,9 @@ from contextcliff_dagster.extensions.continuation.compat.statistics import (
     is_long_enough,
     magnitude,
     rank_biserial,
+    rejected,
     replacement,
+    spearman,
     trend_analysis,
 )
 
@@ -65,6 +69,33 @@ def test_corrections_are_ordered(p_values: list[float]) -> None:
     holm, bonferroni, rate = (adjusted(p_values, m) for m in ("holm", "bonferroni", "fdr_bh"))
     for p, mild, middle, strict in zip(p_values, rate, holm, bonferroni, strict=True):
         assert p - 1e-12 <= mild <= middle + 1e-12 <= strict + 2e-12 <= 1 + 3e-12
+
+
+@given(P_VALUES)
+def test_a_rejected_hypothesis_has_a_small_adjusted_p(p_values: list[float]) -> None:
+    for method in ("holm", "bonferroni", "fdr_bh"):
+        for p, is_rejected in zip(
+            adjusted(p_values, method), rejected(p_values, method), strict=True
+        ):
+            assert is_rejected == (p <= 0.05) or p == pytest.approx(0.05)
+
+
+def test_what_lies_exactly_at_a_limit_is_as_in_the_reference() -> None:
+    assert rejected([0.01, 0.02, 0.03, 0.04, 0.05], "fdr_bh") == [True] * 5
+    assert rejected([0.025, 0.05], "holm") == [True] * 2
+    assert rejected([0.025, 0.9], "bonferroni") == [True, False]
+    assert rejected([], "fdr_bh") == []
+    assert np.isnan(spearman([1, 2, 3], [7, 7, 7])).all()
+    assert spearman([1, 2], [7, 7]) == (0.0, 1.0)
+    assert [trimmed(blank) for blank in ("", "  ", "\n\t ")] == ["", "  ", "\n\t "]
+
+
+def test_averages_have_texts_first_and_numbers_after_them() -> None:
+    one = {"round_number": 1, "continuation_length": 4, "continuation_text": "a", "cloze_score": 9}
+    both = averaged([one, one | {"round_number": 2, "cloze_score": 10}])
+    assert list(both)[:4] == [
+        *("round_number", "continuation_text", "continuation_length", "cloze_score"),
+    ]
 
 
 @given(st.lists(st.integers(0, 9), min_size=1), st.lists(st.integers(0, 9), min_size=1))
