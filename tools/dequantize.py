@@ -76,6 +76,31 @@ def _convert(file: Path, folder: Path) -> None:
         del model.config.quantization_config
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    _require_same_tokenizer(file, folder)
+
+
+_PROBE = "In 2024, we'll   pay $1,234.50; naïve façade — 東京\n\n\tdef f(x): return x**2"
+
+
+def _require_same_tokenizer(file: Path, folder: Path) -> None:
+    """Raise EngineError unless the tokenizer in ``folder`` is that of ``file``.
+
+    transformers 5.2 writes that of SmolLM2 with another end token, and 5.23 reads it back as one
+    that drops white space.
+    """
+    from transformers import AutoTokenizer, __version__
+
+    written = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    header = {key.rpartition(".")[2]: value for key, value in gguf_header(file).items()}
+    ids = written(_PROBE)["input_ids"]
+    begins = header.get("add_bos_token", ids[0] == header.get("bos_token_id"))
+    ends = header.get("eos_token_id", written.eos_token_id)
+    found = ids[0] == header.get("bos_token_id"), written.eos_token_id
+    if found != (begins, ends) or written.decode(ids[1:] if begins else ids) != _PROBE:
+        raise EngineError(
+            f"transformers {__version__} writes another tokenizer than {file} has; update "
+            "transformers, or take the model's own safetensors instead."
+        )
 
 
 if __name__ == "__main__":

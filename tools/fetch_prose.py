@@ -80,9 +80,7 @@ def read_novels(folder: Path) -> dict[str, bytes]:
         from rdata.conversion import convert
         from rdata.parser import parse_data
     except ImportError as error:
-        raise CorpusError(
-            f"Reading R data needs rdata: {install_command('prose')}."
-        ) from error
+        raise CorpusError(f"Reading R data needs rdata: {install_command('prose')}.") from error
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that serialised values are no file of a known suffix

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,7 @@ from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.weights import LOCAL_MODEL_FILE, find_weights
 from contextcliff_dagster_tests.inference.weights.test_files import gguf as gguf_bytes
 from contextcliff_dagster_tests.support.greedy_answers import Answers, answers_of
+from tools import dequantize as dequantize_module
 from tools.dequantize import dequantize
 
 MODULE = "tools.dequantize"
@@ -112,3 +114,35 @@ def test_a_file_that_transformers_cannot_read_leaves_nothing(tmp_path: Path) -> 
     assert "take the model's own safetensors instead" in done.stderr
     assert "Traceback" not in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["m.gguf"]
+
+
+class Tokenizer:
+    """A tokenizer of characters with an end token; ``loses``: a character that it does not read,
+    ``begins``: whether its texts have a first token."""
+
+    def __init__(self, eos_token_id: int = 2, loses: str = "", *, begins: bool = False) -> None:
+        self.eos_token_id, self.loses, self.first = eos_token_id, loses, [1] if begins else []
+
+    def __call__(self, text: str) -> dict[str, list[int]]:
+        return {"input_ids": self.first + [ord(sign) for sign in text if sign not in self.loses]}
+
+    def decode(self, ids: list[int]) -> str:
+        return "".join(map(chr, ids))
+
+
+@pytest.mark.parametrize(
+    "written", [Tokenizer(eos_token_id=1), Tokenizer(loses=" "), Tokenizer(begins=True)]
+)
+def test_a_tokenizer_that_is_written_as_another_is_refused(
+    written: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "m.gguf"
+    numbers = {"bos_token_id": 1, "eos_token_id": 2, "add_bos_token": False}
+    file.write_bytes(gguf_bytes({f"tokenizer.ggml.{key}": value for key, value in numbers.items()}))
+    found = [Tokenizer(), written]
+    auto = SimpleNamespace(from_pretrained=lambda folder, *, local_files_only: found.pop(0))
+    transformers = SimpleNamespace(AutoTokenizer=auto, __version__="5.2.0")
+    monkeypatch.setitem(sys.modules, "transformers", transformers)
+    dequantize_module._require_same_tokenizer(file, tmp_path)
+    with pytest.raises(EngineError, match=r"transformers 5\.2\.0 writes another tokenizer"):
+        dequantize_module._require_same_tokenizer(file, tmp_path)

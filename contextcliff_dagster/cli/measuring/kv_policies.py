@@ -187,7 +187,7 @@ def compare_pairs(
 def print_with_comparisons(
     done: Profiled, pairs: Sequence[KvPair], store: Store, *, as_json: bool
 ) -> None:
-    """Print the report and the comparison of each pair."""
+    """Print the comparison of each pair, then the report."""
     from contextcliff_dagster.cli.commands.report import print_profiled
     from contextcliff_dagster.contracts.results import to_json
     from contextcliff_dagster.reporting.kv import kv_sentences
@@ -197,9 +197,10 @@ def print_with_comparisons(
         {**to_json(result), "files": {kind: str(path) for kind, path in files._asdict().items()}}
         for result, files in compared
     ]
-    print_profiled(done, as_json=as_json, more={"comparisons": written} if pairs else None)
+    # What a policy keeps of the whole cache's score comes before what it keeps of its own.
     for result, files in () if as_json else compared:
-        click.echo(f"\n{result.sentence}")
+        click.echo(result.sentence)
         for sentence in (*kv_sentences(result), *result.warnings):
             click.echo(sentence)
-        click.echo(f"Comparison: {files.html}")
+        click.echo(f"Comparison: {files.html}\n")
+    print_profiled(done, as_json=as_json, more={"comparisons": written} if pairs else None)
