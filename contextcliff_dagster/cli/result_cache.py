@@ -8,6 +8,8 @@ command runs in full.
 from __future__ import annotations
 
 import json
+import os
+import sysconfig
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -108,6 +110,8 @@ def _made_from(
         "recipe": recipe,
         "with_answers": with_answers,
         "models": models,
+        # A package installed since may be one that an experiment did without.
+        "packages": os.stat(sysconfig.get_path("purelib")).st_mtime_ns,
         "code": max(path.stat().st_mtime_ns for path in PACKAGE.rglob("*.py")),
         "files": _files(store, study.name, campaign),
     }

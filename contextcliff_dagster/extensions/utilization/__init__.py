@@ -11,16 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from contextcliff_dagster.extensions.utilization.context_benchmark import (
-        SCALE_PARAMS as SCALE_PARAMS,
-    )
-    from contextcliff_dagster.extensions.utilization.context_benchmark import (
-        ContextBenchmark as ContextBenchmark,
-    )
-    from contextcliff_dagster.extensions.utilization.context_benchmark import (
-        run_benchmark as run_benchmark,
+        CONSTRAINT_PARAMS,
+        LEDGER_PARAMS,
+        NETWORK_PARAMS,
+        SCALE_PARAMS,
+        ContextBenchmark,
+        generate_constraints,
+        generate_ledger,
+        generate_network,
+        run_benchmark,
+        scale_params,
     )
 
-__all__ = ["SCALE_PARAMS", "ContextBenchmark", "run_benchmark"]
+__all__ = ["CONSTRAINT_PARAMS", "LEDGER_PARAMS", "NETWORK_PARAMS", "SCALE_PARAMS", "scale_params"]
+__all__ += ["generate_constraints", "generate_ledger", "generate_network"]
+__all__ += ["ContextBenchmark", "run_benchmark"]
 
 
 def __getattr__(name: str) -> Any:

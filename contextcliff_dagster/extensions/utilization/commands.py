@@ -11,6 +11,7 @@ import click
 
 from contextcliff_dagster.cli.display.output import dagster_log, money, print_either
 from contextcliff_dagster.cli.display.samples import estimate_sentence
+from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.measuring.made_study import (
     RunOptions,
     check_budget,
@@ -123,6 +124,7 @@ def export(options: Mapping[str, Any], folder: Path, study: str | None, as_json:
     section = source.sections.get("utilization")
     if section is None:
         raise StudyError(f"Study {source.name!r} has no key `utilization`; choose one that has it.")
+    _say_left_out(source)
     with dagster_log(options["verbose"]):
         exported = write(
             whole_documents(source, store),
@@ -146,8 +148,17 @@ def _measure(keys: Mapping[str, Any], models: tuple[str, ...], **options: Any) -
     run_options = RunOptions(**options)
     check_budget()
     study = made_study(keys, models)
+    _say_left_out(study)
     asks = bool(keys.get("factorial")) and not run_options.yes
     measure_made_study(study, run_options, _agree_on_factorial if asks else None)
+
+
+def _say_left_out(study: Study) -> None:
+    from contextcliff_dagster.extensions.utilization.documents import left_out
+    from contextcliff_dagster.extensions.utilization.verification import unproved_sentence
+
+    if left_out(study, Store.default()):
+        say(f"Note: {unproved_sentence('is left out')}")
 
 
 def _agree_on_factorial(prepared: Prepared) -> None:

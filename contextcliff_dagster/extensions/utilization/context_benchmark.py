@@ -4,6 +4,8 @@
     benchmark.generate()
     run_benchmark("smollm2-135m", benchmark)
 
+`generate_ledger`, `generate_constraints` and `generate_network` return the data alone.
+
 Use it for a quick look. A study also stores answers, resumes, tracks cost and reports intervals
 (docs/utilization.md).
 """
@@ -22,6 +24,7 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     BenchmarkName,
     Question,
 )
+from contextcliff_dagster.extensions.utilization.benchmarks.sizes import DEFAULTS, generate
 from contextcliff_dagster.extensions.utilization.extraction import extract_answer
 from contextcliff_dagster.extensions.utilization.prompts import QUESTION, asked
 from contextcliff_dagster.extensions.utilization.rendering.sentences import (
@@ -46,12 +49,53 @@ SCALE_PARAMS: Mapping[str, Mapping[str, float]] = {
 for reference only, because scaling the parameters by it misses that length. Other labels, such as
 ``8k``, are also valid scales."""
 
+LEDGER_PARAMS = DEFAULTS["warehouse"]
+CONSTRAINT_PARAMS = DEFAULTS["constraints"]
+NETWORK_PARAMS = DEFAULTS["network"]
+
 _ASKED: Mapping[BenchmarkName, str] = {
     "warehouse": "stock",
     "constraints": "value",
     "network": "distance",
 }
 """Benchmark -> the design document's question (`data.ASKS`), asked about the final state."""
+
+
+def scale_params(base_params: Mapping[str, int], scale: str) -> Mapping[str, int]:
+    """Return the sizes of a document with about ``scale`` tokens as JSON lines.
+
+    The sizes keep the design document's proportions; a product with its multiplier misses the
+    length. `ContextBenchmark` matches the length within 2%, because it knows the seed.
+
+    Raises:
+        ValueError: ``base_params`` is none of the design document's, or ``scale`` no scale.
+    """
+    name = next((name for name, sizes in DEFAULTS.items() if sizes == base_params), None)
+    if name is None:
+        raise ValueError(
+            "scale_params scales LEDGER_PARAMS, CONSTRAINT_PARAMS or NETWORK_PARAMS; pass sizes of "
+            "your own to generate_ledger, generate_constraints or generate_network"
+        )
+    return ContextBenchmark(name, scale, seed=0)._generated()[0].parameters
+
+
+def generate_ledger(params: Mapping[str, int], seed: int = 42) -> dict[str, Any]:
+    """Return the design document's dictionary for a ledger (`ContextBenchmark.data`).
+
+    Raises:
+        ValueError: the sizes describe no document.
+    """
+    return _designed(generate("warehouse", seed, params))[1]
+
+
+def generate_constraints(params: Mapping[str, int], seed: int = 42) -> dict[str, Any]:
+    """Return the same for constraints; raise like `generate_ledger`."""
+    return _designed(generate("constraints", seed, params))[1]
+
+
+def generate_network(params: Mapping[str, int], seed: int = 42) -> dict[str, Any]:
+    """Return the same for a network; raise like `generate_ledger`."""
+    return _designed(generate("network", seed, params))[1]
 
 
 class ModelAPI(Protocol):
@@ -129,15 +173,7 @@ class ContextBenchmark:
         solved = solver.solve(Wish(self.type, self.tokens, self.seed))
         self._documents = {}
         self.benchmark = solved.data
-        self.question = next(
-            question
-            for question in solved.data.questions
-            if question.about["ask"] == _ASKED[self.type] and question.about.get("at") is None
-        )
-        self.data = _as_in_the_design_document(solved.data) | {
-            "question": self.question.text,
-            "answer": _value(self.question.answer),
-        }
+        self.question, self.data = _designed(solved.data)
 
     def to_structured(self) -> str:
         """Return the document as JSON lines."""
@@ -241,6 +277,17 @@ def run_benchmark(
 
 def _value(answer: str) -> int | str:
     return int(answer) if answer.removeprefix("-").isdecimal() else answer
+
+
+def _designed(data: Benchmark) -> tuple[Question, dict[str, Any]]:
+    """Return the design document's question and dictionary."""
+    question = next(
+        question
+        for question in data.questions
+        if question.about["ask"] == _ASKED[data.name] and question.about.get("at") is None
+    )
+    asked = {"question": question.text, "answer": _value(question.answer)}
+    return question, _as_in_the_design_document(data) | asked
 
 
 def _as_in_the_design_document(data: Benchmark) -> dict[str, Any]:

@@ -44,7 +44,12 @@ from contextcliff_dagster.extensions.utilization.scales import (
 )
 from contextcliff_dagster.extensions.utilization.section import UtilizationSection
 from contextcliff_dagster.extensions.utilization.tables import UTILIZATION_DOCUMENTS
-from contextcliff_dagster.extensions.utilization.verification import Verifier, require_agreement
+from contextcliff_dagster.extensions.utilization.verification import (
+    Verifier,
+    require_agreement,
+    unproved_benchmark,
+    unproved_sentence,
+)
 from contextcliff_dagster.sampling.manifest import PlannedExample
 from contextcliff_dagster.step_progress import report_step
 from contextcliff_dagster.store import Store, atomic_path, read_table, slug
@@ -423,34 +428,37 @@ class UtilizationDocuments(KeptDocuments):
     def make(self, study: Study, store: Store, partition: Mapping[str, str]) -> MadeDocuments:
         benchmark, _, scale = partition["document"].partition("-")
         seed = int(partition["seed"].removeprefix("s"))
-        for batch in batches_of(study):
-            if (batch.benchmark, batch.scale, batch.seed) == (benchmark, scale, seed):
-                rows = ensure_batch(study, store, batch)
-                ids = json.dumps([row["document_id"] for row in rows])
-                return MadeDocuments(hashlib.sha256(ids.encode()).hexdigest(), summary(rows))
-        raise StudyError(
-            f"Study {study.name!r} has no documents {partition['document']}, "
-            f"{partition['seed']}; check `utilization` in its file."
-        )
+        batches = [
+            batch
+            for batch in batches_of(study, store)
+            if (batch.benchmark, batch.scale, batch.seed) == (benchmark, scale, seed)
+        ]
+        if not batches and not (benchmark == "constraints" and left_out(study, store)):
+            raise StudyError(
+                f"Study {study.name!r} has no documents {partition['document']}, "
+                f"{partition['seed']}; check `utilization` in its file."
+            )
+        rows = [row for batch in batches for row in ensure_batch(study, store, batch)]
+        ids = json.dumps([row["document_id"] for row in rows])
+        return MadeDocuments(hashlib.sha256(ids.encode()).hexdigest(), summary(rows))
 
     def freeze(self, study: Study, store: Store) -> MadeDocuments:
-        folder, made_by = documents_dir(store, study.name), spec_hash(study)
         if self.frozen(study, store) is None:
-            batches = batches_of(study)
+            batches = batches_of(study, store)
             documents = []
             for done, batch in enumerate(batches):
                 report_step("documents", done, len(batches))
                 documents += ensure_batch(study, store, batch)
             report_step("documents", len(batches), len(batches))
             store.mark()
-            write_list(folder, made_by, documents)
+            write_list(documents_dir(store, study.name), spec_hash(batches), documents)
         frozen = self.frozen(study, store)
         assert frozen is not None
         return frozen
 
     def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
-        saved = read_list(documents_dir(store, study.name), spec_hash(study))
-        batches = batches_of(study)
+        batches = batches_of(study, store)
+        saved = read_list(documents_dir(store, study.name), spec_hash(batches))
         complete = all(batch_file(store, study.name, batch).exists() for batch in batches)
         return MadeDocuments(saved.sha256, summary(saved.documents)) if saved and complete else None
 
@@ -458,8 +466,10 @@ class UtilizationDocuments(KeptDocuments):
         section = section_of(study)
         keys = {"benchmarks", "formats", "scales", "seeds", "questions", "match", *_OF_DOCUMENT}
         settings = section.model_dump(mode="json", include=keys)
+        unproved = unproved_benchmark()
         return {
             **settings,
+            **({"unproved": unproved} if unproved in section.benchmarks else {}),
             "factorial": section.factorial,
             "tokenizer": tokenizer_name(study, "utilization"),
         }
@@ -483,16 +493,15 @@ def solver_of(tokenizer: str) -> ScaleSolver:
     return ScaleSolver(opened_tokenizer(tokenizer).count)
 
 
-def batches_of(study: Study) -> list[Batch]:
-    """Return the batches of a study, smallest scale first.
+def batches_of(study: Study, store: Store) -> list[Batch]:
+    """Return the batches of a study, smallest scale first, without a benchmark that is `left_out`.
 
     Raises:
-        StudyError: the tokenizer cannot be opened.
+        StudyError: the tokenizer cannot be opened, or no benchmark is left.
     """
-
     section, fingerprint = section_of(study), tokenizer_of(study, "utilization").fingerprint
     arms = list(dict.fromkeys(arm.of_document for arm in arms_of(section)))
-    return [
+    batches = [
         Batch(
             benchmark,
             scale,
@@ -507,11 +516,26 @@ def batches_of(study: Study) -> list[Batch]:
         for benchmark in section.benchmarks
         for seed in range(section.seeds)
     ]
+    name = unproved_benchmark()
+    unproved = (batch for batch in batches if batch.benchmark == name)
+    # What is in the store was proved when it was made.
+    if all(read_batch(batch_file(store, study.name, one), one.hash) for one in unproved):
+        return batches
+    if {*section.benchmarks} == {name}:
+        raise StudyError(unproved_sentence("cannot be measured"))
+    return [batch for batch in batches if batch.benchmark != name]
 
 
-def spec_hash(study: Study) -> str:
-    """Return the SHA-256 (hex) of the parts that determine all documents of a study."""
-    hashes = "".join(batch.hash for batch in batches_of(study))
+def left_out(study: Study, store: Store) -> bool:
+    """Return whether a benchmark that the study asks for is left out, because it has no proof."""
+    name = unproved_benchmark()
+    asked = name in section_of(study).benchmarks
+    return asked and all(batch.benchmark != name for batch in batches_of(study, store))
+
+
+def spec_hash(batches: Sequence[Batch]) -> str:
+    """Return the SHA-256 (hex) of the parts that determine the documents of ``batches``."""
+    hashes = "".join(batch.hash for batch in batches)
     return hashlib.sha256(hashes.encode()).hexdigest()
 
 
@@ -535,7 +559,8 @@ def ensure_batch(study: Study, store: Store, batch: Batch) -> list[dict[str, Any
 def listed(study: Study, store: Store) -> Iterator[dict[str, Any]]:
     """Yield the documents of a study in list order; make missing ones."""
     DOCUMENTS.freeze(study, store)
-    document_list = read_list(documents_dir(store, study.name), spec_hash(study))
+    made_by = spec_hash(batches_of(study, store))
+    document_list = read_list(documents_dir(store, study.name), made_by)
     assert document_list is not None
     yield from document_list.documents
 
@@ -546,7 +571,7 @@ def whole_documents(study: Study, store: Store) -> Iterator[dict[str, Any]]:
     Raises:
         StudyError, VerificationError, StoreError: see `ensure_batch`.
     """
-    batches = batches_of(study)
+    batches = batches_of(study, store)
     for done, batch in enumerate(batches):
         report_step("documents", done, len(batches))
         ensure_batch(study, store, batch)

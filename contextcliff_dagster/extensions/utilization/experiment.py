@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from contextcliff_dagster.experiments.common.documents import tokenizer_name
@@ -18,6 +19,7 @@ from contextcliff_dagster.extensions.utilization.documents import (
     DOCUMENTS,
     batch_file,
     batches_of,
+    left_out,
     listed,
     section_of,
 )
@@ -84,7 +86,7 @@ class Utilization(Experiment):
         return _recipe(study, cells_of(section_of(study))[0])
 
     def sources(self, run: StudyRun) -> Sequence[Source]:
-        batches = {(b.benchmark, b.scale, b.seed): b for b in batches_of(run.study)}
+        batches = {(b.benchmark, b.scale, b.seed): b for b in batches_of(run.study, run.store)}
         documents = list(listed(run.study, run.store))
         files = {
             row["document_id"]: batch_file(
@@ -100,7 +102,8 @@ class Utilization(Experiment):
         from contextcliff_dagster.extensions.utilization.documents import expected_rows
 
         tokenizer = tokenizer_name(run.study, "utilization")
-        rows = [row for batch in batches_of(run.study) for row in expected_rows(batch, tokenizer)]
+        batches = batches_of(run.study, run.store)
+        rows = [row for batch in batches for row in expected_rows(batch, tokenizer)]
         return _sources(run.study, rows, {})
 
     def score(self, run: StudyRun, source: Source, rows: Rows) -> Rows:
@@ -126,6 +129,7 @@ class Utilization(Experiment):
         from contextcliff_dagster.extensions.utilization.analysis.answers import Scale
         from contextcliff_dagster.extensions.utilization.analysis.model import analyse_model
         from contextcliff_dagster.extensions.utilization.scales import scale_tokens
+        from contextcliff_dagster.extensions.utilization.verification import unproved_sentence
         from contextcliff_dagster.inference.models.models_file import load_models
 
         study, section, entries = run.study, section_of(run.study), load_models()
@@ -148,6 +152,10 @@ class Utilization(Experiment):
                     asked=[Scale(label, scale_tokens(label)) for label in section.scales],
                 )
             )
+        if left_out(study, run.store):
+            install = "`pip install 'contextcliff-dagster[utilization]'`"  # read elsewhere, too
+            missing = unproved_sentence("is left out", install)
+            results = [replace(one, warnings=[*one.warnings, missing]) for one in results]
         alarm = difference_alarm(results, run.campaign)
         return Analysis(results, checks=[check_plateau(results)], alarm=alarm)
 

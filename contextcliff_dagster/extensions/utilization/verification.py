@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
+from importlib.util import find_spec
 from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from contextcliff_dagster.contracts import StudyError, VerificationError
+from contextcliff_dagster.contracts import StudyError, VerificationError, install_command
 from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     DOMAINS,
     BenchmarkName,
@@ -30,6 +31,22 @@ Variable = tuple[str, str]
 _COUNTED = "count"
 _PROVED = "cp-sat"
 _SECONDS = 60.0
+
+
+def unproved_benchmark() -> BenchmarkName | None:
+    """Return the benchmark whose verifier is not installed; None if all are."""
+    return None if find_spec("ortools") else "constraints"
+
+
+def unproved_sentence(fate: str, install: str | None = None) -> str:
+    """Return why the benchmark ``fate``, such as "is left out", and the command that helps.
+
+    ``install``: the command; None for this environment's, which names a path of this machine.
+    """
+    return (
+        f"The benchmark constraints {fate}: OR-tools, which proves its answers, is not installed; "
+        f"{install or install_command('utilization')} installs it."
+    )
 
 
 class ConstraintsSolver:
@@ -139,10 +156,7 @@ class _Model:
         try:
             from ortools.sat.python import cp_model
         except ImportError as error:
-            raise StudyError(
-                "OR-tools, which verifies the constraints benchmark, is not installed: "
-                "`pip install 'contextcliff-dagster[utilization]'`."
-            ) from error
+            raise StudyError(unproved_sentence("cannot be measured")) from error
         self._cp = cp_model
         self._model = cp_model.CpModel()
         self._integers: dict[Variable, cp_model.IntVar] = {}

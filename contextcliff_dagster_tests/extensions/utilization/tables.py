@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextcliff_dagster_tests.extensions.utilization.test_quick_start import COMMAND, OURS
+
 LINES = {"utilization": "utilization --model reference-short --benchmark ledger --scale 1k"}
 VALUES = {
     f"utilization --model reference-short --tokenizer tiktoken:o200k_base {option}": values
@@ -20,4 +22,10 @@ VALUES = {
         "--tokenizer": ("x", "tiktoken:x", "file:nosuch.json"),
     }.items()
 }
-NOT_RUN = {"profile utilization-local": "needs a model, and half an hour of two cores"}
+NOT_RUN = {
+    "profile utilization-local": "needs a model, and half an hour of two cores",
+    **dict.fromkeys(
+        (ours.removeprefix(COMMAND) for ours in OURS if ours.startswith(f"{COMMAND}utilization")),
+        "is run at a small scale; extensions/utilization/test_quick_start.py",
+    ),
+}

@@ -124,6 +124,25 @@ def test_no_model_is_no_study() -> None:
         made_study({}, ())
 
 
+@pytest.mark.parametrize(
+    ("match", "fewest", "most"), [("content", 400, 700), ("tokens", 980, 1020)]
+)
+def test_tokens_of_both_formats_and_effects_of_arms_are_printed(
+    match: str, fewest: int, most: int, capsys: Capsys, contextcliff_home: Path
+) -> None:
+    arms = ("--order", "chronological,shuffled", "--thought", "off,on")
+    options = ("--benchmark", "constraint", "--seeds", "1", "--match", match, *arms)
+    assert run("--model", "reader-perfect", "--yes", *options) == 0
+    out = capsys.readouterr().out
+    assert f"Mean tokens of a document, JSON lines / prose (match: {match})" in out
+    structured, prose = re.findall(r"^1k +([\d,]+) / ([\d,]+)$", out, re.M)[0]
+    assert int(structured.replace(",", "")) == pytest.approx(1000, rel=0.02)
+    assert fewest <= int(prose.replace(",", "")) <= most
+    effect = r"0\.00 \[-0\.\d\d, \+0\.\d\d\]$"
+    assert re.search(rf"^- order, shuffled minus chronological: {effect}", out, re.M)
+    assert re.search(rf"^- thought, on minus off: {effect}", out, re.M)
+
+
 def test_progress_counts_documents_while_they_are_made(contextcliff_home: Path) -> None:
     seen: list[tuple[str, int, int | None]] = []
     with listened(lambda *step: seen.append(step)):

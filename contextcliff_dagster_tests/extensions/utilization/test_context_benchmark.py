@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -10,9 +11,16 @@ import pytest
 from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.extensions import utilization
 from contextcliff_dagster.extensions.utilization import (
+    CONSTRAINT_PARAMS,
+    LEDGER_PARAMS,
+    NETWORK_PARAMS,
     SCALE_PARAMS,
     ContextBenchmark,
+    generate_constraints,
+    generate_ledger,
+    generate_network,
     run_benchmark,
+    scale_params,
 )
 from contextcliff_dagster.extensions.utilization.rendering.structured import parse
 
@@ -60,6 +68,30 @@ def test_its_data_answer_the_question_by_the_design_documents_rule(
     ]
     before = ledger.data["initial_inventory"][about["warehouse"]][about["sku"]]
     assert ledger.data["answer"] == before + sum(changes)
+
+
+def test_the_documents_own_calls_return_its_dictionaries() -> None:
+    ledger = generate_ledger(scale_params(LEDGER_PARAMS, "4k"), 7)
+    assert ledger == generate_ledger(params=scale_params(LEDGER_PARAMS, "4k"), seed=7)
+    assert ledger != generate_ledger(scale_params(LEDGER_PARAMS, "4k")), "the seed is 42"
+    sku, place = re.findall(r"(SKU-\d+) at .*?(WH-\d+)", ledger["question"])[0]
+    moved = (t["qty"] for t in ledger["transactions"] if (t["warehouse"], t["sku"]) == (place, sku))
+    assert ledger["answer"] == ledger["initial_inventory"][place][sku] + sum(moved)
+    constraints = generate_constraints(scale_params(CONSTRAINT_PARAMS, "4k"))
+    name, entity = re.findall(r"What is the (\w+) of .*?(E-\d+)", constraints["question"])[0]
+    assert entity in constraints["entities"]
+    assert str(constraints["answer"]) in map(str, constraints["domains"][name])
+    network = generate_network(scale_params(NETWORK_PARAMS, "4k"), 3)
+    assert list(network) == ["nodes", "initial_edges", "events", "question", "answer"]
+
+
+def test_a_scale_is_a_length_and_not_a_factor() -> None:
+    assert len(generate_ledger(LEDGER_PARAMS)["transactions"]) == 50_000
+    sizes = scale_params(LEDGER_PARAMS, "100k")
+    records = sizes["num_warehouses"] * sizes["num_skus"] + sizes["num_transactions"]
+    assert records == pytest.approx(100_000 / 33.7, rel=0.03), "of 33.7 tokens each"
+    with pytest.raises(ValueError, match="pass sizes of your own to generate_ledger"):
+        scale_params({**LEDGER_PARAMS, "num_skus": 9}, "100k")
 
 
 def test_a_model_is_asked_in_each_format(ledger: ContextBenchmark) -> None:
@@ -162,5 +194,5 @@ def test_importing_the_room_loads_none_of_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-    with pytest.raises(AttributeError, match="has no attribute 'generate_ledger'"):
-        _ = utilization.generate_ledger
+    with pytest.raises(AttributeError, match="has no attribute 'generate_prose'"):
+        _ = utilization.generate_prose

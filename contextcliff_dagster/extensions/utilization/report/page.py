@@ -248,6 +248,8 @@ def _answer(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Block
         *_scores(result, there),
         *(_difference(pair, result, there) if pair else []),
         tables.formats(result),
+        tables.lengths(result),
+        *tables.arms(result),
         *([Bullets(list(result.warnings))] if result.warnings else []),
     ]
 

@@ -36,6 +36,7 @@ from contextcliff_dagster.reporting.wording import (
 )
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.extensions.utilization.benchmarks.data import BenchmarkName
     from contextcliff_dagster.extensions.utilization.rendering.sentences import Format
     from contextcliff_dagster.extensions.utilization.results import (
         AxisProfile,
@@ -79,6 +80,26 @@ def formats(result: UtilizationResult) -> DataTable:
         f"{level(result.tolerance)} of the baseline is ruled out at {level(result.confidence)}, in "
         "tokens of that format, and in records"
     )
+    return DataTable(columns, rows, caption, right=())
+
+
+def lengths(result: UtilizationResult) -> DataTable:
+    """Return a table of the tokens of all formats, by scale and benchmark."""
+    found = {
+        (curve.benchmark, curve.format, scale.scale): scale.tokens
+        for curve in result.curves
+        for scale in curve.scales
+    }
+    scopes: Sequence[BenchmarkName | None] = result.benchmarks
+    scopes = scopes if len(scopes) > 1 else [None]
+
+    def beside(scope: BenchmarkName | None, scale: str) -> str:
+        return " / ".join(tokens(found.get((scope, f, scale)), "–") for f in result.formats)
+
+    rows = [[scale, *(beside(scope, scale) for scope in scopes)] for scale in result.scales]
+    columns = ["scale", *(scope_name(scope, result.benchmarks) for scope in scopes)]
+    names = " / ".join(map(format_name, result.formats))
+    caption = f"Mean tokens of a document, {names} (match: {result.match})"
     return DataTable(columns, rows, caption, right=())
 
 
@@ -200,6 +221,21 @@ def effects(result: UtilizationResult) -> DataTable:
     return DataTable(columns, rows, right=())
 
 
+def arms(result: UtilizationResult) -> list[Block]:
+    """Return a line for each further condition: its effect over all formats, with the interval."""
+    whole = result.formats[0] if len(result.formats) == 1 else None
+    lines = [
+        Bracketed(
+            f"{row.factor}, {row.level} minus {row.reference}: "
+            f"{with_limits(row.difference, row.ci_low, row.ci_high)}"
+        )
+        for row in result.effects
+        if row.factor != "benchmark" and row.format == whole
+    ]
+    lead = f"Effects on the mean score, each with its interval at {level(result.confidence)}:"
+    return [Paragraph(lead), Bullets(lines)] if lines else []
+
+
 def comparison(pair: FormatComparison, result: UtilizationResult) -> list[Section]:
     """Return tables of a pair's differences by scale, for all benchmarks and each."""
     title = capitalised(f"{format_name(pair.a)} and {format_name(pair.b)}")
@@ -211,18 +247,11 @@ def comparison(pair: FormatComparison, result: UtilizationResult) -> list[Sectio
     )
     for scoped in (pair.pooled, *pair.benchmarks):
         rows: list[list[Cell]] = [
-            [
-                scale.scale,
-                f"{tokens(scale.tokens_a)} / {tokens(scale.tokens_b)}",
-                *_row(scale.test),
-                p_value(scale.test.p_holm),
-            ]
-            for scale in scoped.scales
+            [scale.scale, *_row(scale.test), p_value(scale.test.p_holm)] for scale in scoped.scales
         ]
-        rows.append(["all scales", "", *_row(scoped.overall), p_value(scoped.overall.p_value)])
+        rows.append(["all scales", *_row(scoped.overall), p_value(scoped.overall.p_value)])
         columns = [
             "scale",
-            "mean tokens",
             "n",
             format_name(pair.a),
             format_name(pair.b),

@@ -56,7 +56,7 @@ def rows_of(study: Study, store: Store) -> list[Mapping[str, Any]]:
 
 def test_the_same_records_in_every_format(store: Store) -> None:
     study = study_of(formats=["jsonl", "prose", "csv", "markdown"], seeds=1)
-    (batch,) = documents.batches_of(study)
+    (batch,) = documents.batches_of(study, store)
     path = batch_file(store, study.name, batch)
     texts = {row["format"]: read_text(path, row["document_id"]) for row in rows_of(study, store)}
     records = [parse(text, "warehouse") for text in texts.values()]
@@ -151,7 +151,7 @@ def test_the_partitions_are_made_one_by_one(store: Store, made: list[documents.B
 def test_a_damaged_file_is_made_again(store: Store, made: list[documents.Batch]) -> None:
     study = study_of(seeds=1)
     first = DOCUMENTS.freeze(study, store)
-    (batch,) = documents.batches_of(study)
+    (batch,) = documents.batches_of(study, store)
     path = batch_file(store, study.name, batch)
     path.write_bytes(b"PAR1")
     assert read_batch(path, batch.hash) is None
@@ -175,7 +175,7 @@ def test_a_list_that_was_touched_is_no_list(store: Store) -> None:
 def test_a_text_that_is_another_is_refused(store: Store) -> None:
     study = study_of(seeds=1)
     (row, _) = rows_of(study, store)
-    (batch,) = documents.batches_of(study)
+    (batch,) = documents.batches_of(study, store)
     path = batch_file(store, study.name, batch)
     assert read_text(path, row["document_id"])
     with pytest.raises(StoreError, match="prepare the study again"):

@@ -139,6 +139,24 @@ def test_without_leave_no_answer_is_on_the_page_and_a_command_is() -> None:
     assert "`contextcliff report s --with-answers`" in text
 
 
+def test_the_answer_has_tokens_of_all_formats_at_each_scale_and_every_effect() -> None:
+    formats = {"jsonl": 9e9, "prose": 9e9, "csv": 9e9}
+    arms = {"order=shuffled": -0.2, "thought=on": 0.0}
+    result = analyse_model(planted_records(formats, arms=arms, seeds=4))
+    rows = _table(result, "| scale | warehouse (ledger) | constraints | network |")[2:]
+    assert [row.split("|")[1].strip() for row in rows] == list(result.scales)
+    assert rows[3].split("|")[3].strip() == "8,002 / 10,002 / 6,002"
+    head = as_page(utilization_page([result], title="t").head).replace("\\", "")
+    for arm in ("order, shuffled minus base: -0.", "thought, on minus base: 0.00 ["):
+        assert head.count(f"- {arm}") == 1, "over all formats"
+    assert "minus other benchmarks" not in head
+    alone = analyse_model(planted_records({"prose": 9e9}, arms=arms, seeds=4))
+    assert "- order, shuffled minus base: -0." in as_page(utilization_page([alone], title="t").head)
+    assert "Effects on" not in as_page(
+        utilization_page([analyse_model(planted_records(formats, seeds=2))], title="t").head
+    )
+
+
 def test_verdicts_are_words() -> None:
     few = planted_records({"jsonl": 9e9, "prose": 9e9}, benchmarks=("network",), seeds=1)
     (_, *rows) = [cell.split("|") for cell in _table(analyse_model(few), "| format | answers")]
