@@ -8,10 +8,10 @@ command runs in full.
 from __future__ import annotations
 
 import json
-import os
 import sysconfig
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import ContextCliffError
@@ -111,7 +111,7 @@ def _made_from(
         "with_answers": with_answers,
         "models": models,
         # A package installed since may be one that an experiment did without.
-        "packages": os.stat(sysconfig.get_path("purelib")).st_mtime_ns,
+        "packages": Path(sysconfig.get_path("purelib")).stat().st_mtime_ns,
         "code": max(path.stat().st_mtime_ns for path in PACKAGE.rglob("*.py")),
         "files": _files(store, study.name, campaign),
     }

@@ -26,6 +26,7 @@ from contextcliff_dagster.redaction import secrets_of, without_secrets
 from contextcliff_dagster.reporting.html.payload import NO_EVIDENCE, Evidence
 from contextcliff_dagster.reporting.length_profile.page import (
     MANY,
+    OWN_BASELINE,
     all_pictures,
     overview_page,
     report_page,
@@ -181,7 +182,10 @@ def _write_page(
     head, *summary = summary_sections(results, title=title, notes=notes)
     first = [section for section in sections if section.first]
     others = [section for section in sections if not section.first]
-    above, short = "", [head, *first, *summary, *others]
+    above, short = "", [head, *summary, *others]
+    if first:
+        own = Section(OWN_BASELINE, head.blocks)
+        short = [replace(head, blocks=()), *first, own, *summary, *others]
     if overview:
         above = blocks_html([Paragraph(Link(overview, "../../report.html"))])
         lead = [Paragraph(Link(overview, "../../report.md")), *short[0].blocks]
@@ -215,7 +219,7 @@ def _write_overview(
     overview, png = page("html"), plot_small_multiples(results)
     first, *others = overview.head
     head = blocks_html(first.blocks, {"report.png": png})
-    head += sections_html([section for section in others if section.first])
+    head += sections_html([s for s in others if s.first], {"report.png": png})
     folds = as_folds([section for section in others if not section.first])
     html = html_page(title, head, [*folds, *overview.folds])
     pictures = {picture.file: None for picture in all_pictures()} | {"report.png": png}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.contracts import StudyError, install_command
 from contextcliff_dagster.extensions.visibility.landscape import normalised_regret, sobol_configs
 from contextcliff_dagster.extensions.visibility.tasks.task import (
     Choice,
@@ -47,7 +47,7 @@ class TPESearch:
         except ImportError as error:
             raise StudyError(
                 "The baseline TPE is optuna's, which is not installed: "
-                "`pip install 'contextcliff-dagster[visibility]'`."
+                f"{install_command('visibility')}."
             ) from error
         self._space = space
         self._distributions = _distributions(space)

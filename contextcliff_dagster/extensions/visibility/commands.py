@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextcliff_dagster.cli.display.output import print_either, print_json
+from contextcliff_dagster.cli.display.output import duration, print_either, print_json
 from contextcliff_dagster.cli.measuring.made_study import (
     RunOptions,
     check_budget,
@@ -24,6 +25,7 @@ from contextcliff_dagster.cli.measuring.options import (
     named_study,
 )
 from contextcliff_dagster.cli.options import (
+    Decorator,
     Finite,
     common_options,
     count_option,
@@ -33,12 +35,18 @@ from contextcliff_dagster.cli.options import (
     with_answers_option,
 )
 from contextcliff_dagster.contracts import EngineError, StudyError
-from contextcliff_dagster.extensions.visibility.section import AXES, VisibilitySection
+from contextcliff_dagster.extensions.visibility.section import (
+    AXES,
+    VisibilitySection,
+    runs_of,
+    section_of,
+)
 from contextcliff_dagster.reporting.wording import count
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
     from contextcliff_dagster.extensions.visibility.runs.traces import Trace
+    from contextcliff_dagster.extensions.visibility.section import PlannedRun
     from contextcliff_dagster.inference.models.models_file import ModelEntry
     from contextcliff_dagster.run.study import Profiled
     from contextcliff_dagster.studies import Study
@@ -196,13 +204,112 @@ def prepare(name: str, file: Path, float32: bool, max_samples: int | None, as_js
     )
 
 
+def command_of(run: PlannedRun, section: VisibilitySection, model: str) -> str:
+    """Return the command line that makes one run of a grid."""
+    levels = {name: getattr(run.axes, name) for name in AXES}
+    words = ["--benchmark", run.benchmark, "--model", model, "--seed", str(run.seed)]
+    words += ["--num-steps", str(section.steps)]
+    if section.temperature:
+        words += ["--temperature", f"{section.temperature:g}"]
+    if section.replies != "free":
+        words += ["--replies", section.replies]
+    if "placebo" in levels.values():  # has no option of `run`
+        words += ["--seeds", "1"]
+        for name, level in levels.items():
+            words += ["--levels", f"{name}={level}"]
+        return shlex.join(["contextcliff", "visibility", "grid", *words])
+    words += [f"--show-{name}" for name in _SHOWN if levels[name] == "shown"]
+    for option, name, default in (
+        ("--history-window", "history", 0),
+        ("--base", "base", "last"),
+        ("--init", "start", "default"),
+    ):
+        words += [option, str(levels[name])] if levels[name] != default else []
+    return shlex.join(["contextcliff", "visibility", "run", *words])
+
+
+def print_plan(study: Study, asked: VisibilitySection, options: RunOptions) -> None:
+    """Print a grid's runs as commands, its calls, its landscapes and the seeds it replaces.
+
+    ``asked``: the section before seeds without headroom were replaced.
+    """
+    from contextcliff_dagster.cli.commands.profile import say_notes
+    from contextcliff_dagster.cli.display.samples import print_prepared
+    from contextcliff_dagster.extensions.visibility.kept_landscapes import work_left
+    from contextcliff_dagster.run.study import prepare_study
+
+    store, section = Store.default(), section_of(study)
+    prepared = prepare_study(study, campaign=options.campaign, keep=False, store=store)
+    say_notes(prepared)
+    tabulated = () if section.is_single else section.benchmarks
+    work = [work_left(name, store, section) for name in tabulated]
+    commands = [command_of(run, section, m) for m in study.models for run in runs_of(section)]
+    skipped = section.skipped_seeds
+    if options.as_json:
+        print_json(
+            {
+                "study": study.name,
+                "estimate": prepared.estimate.to_dict(),
+                "landscapes": [asdict(part) for part in work],
+                "skipped_seeds": list(skipped),
+                "seeds": list(section.seed_numbers),
+                "commands": commands,
+            }
+        )
+        return
+    for command in commands:
+        click.echo(command)
+    click.echo()
+    print_prepared(prepared, store, as_json=False)
+    coarser = "" if section.landscape == "coarse" else " (--landscape coarse: 256)"
+    for part in (missing := [part for part in work if part.rows]):
+        click.echo(
+            f"Landscape of {part.benchmark}, before the first call: {part.rows:,} of "
+            f"{count(part.of, 'training')}, about {duration(part.cpu_seconds)} of CPU time"
+            f"{coarser}."
+        )
+    if missing:
+        click.echo("Seeds on whose splits nothing can be gained are replaced then.")
+    if skipped:
+        lost, now = sorted({*asked.seed_numbers} & {*skipped}), section.seed_numbers
+        click.echo(
+            f"Replaced seeds: {', '.join(map(str, lost))}, as nothing could be gained on their "
+            f"splits; the seeds are {', '.join(map(str, now))}."
+        )
+
+
+def with_headroom(study: Study, keys: Mapping[str, Any], *, writes: bool) -> Study:
+    """Return the grid with other seeds for those on whose splits nothing can be gained.
+
+    A grid that has begun keeps its seeds. Tabulates missing landscapes if it ``writes``, else does
+    nothing without them.
+
+    Raises:
+        StudyError, DataError, StoreError: see `kept_landscapes.grounds_of`.
+    """
+    from contextcliff_dagster.extensions.visibility.kept_landscapes import ground_named, work_left
+    from contextcliff_dagster.extensions.visibility.runs.tuning import Benches, seeds_to_skip
+    from contextcliff_dagster.studies import known_study
+
+    store, section = Store.default(), section_of(study)
+    if section.is_single or known_study(study.name) is not None:
+        return study
+    if not writes and any(work_left(name, store, section).rows for name in section.benchmarks):
+        return study
+    grounds = {name: ground_named(name, store, section) for name in section.benchmarks}
+    skipped = seeds_to_skip(section, Benches(store, grounds, writes))
+    if not skipped:
+        return study
+    return made_study({**keys, "skipped_seeds": skipped}, study.models, "grid")
+
+
 def print_run(trace: Trace, file: Path, report: Path, *, as_json: bool, steps: bool) -> None:
     """Print a run's outcome, its stability metrics, and the paths of trace and report.
 
     ``steps``: whether to print every step as well.
     """
     if as_json:
-        run = {"run_id": trace.run.key, "trace": str(file), "report": str(report)}
+        run = {"run_id": trace.run_id, "trace": str(file), "report": str(report)}
         print_json({**run, **trace.summary})
         return
     if steps:
@@ -240,6 +347,7 @@ def _outcome(summary: Mapping[str, Any]) -> list[str]:
         f"Best    {_score(best)} {summary['score']} on validation ({better} is better), step "
         f"{summary['best_step']} of {summary['steps']}: {_config(summary['best_config'])}",
         f"Test    {_score(test)} of that configuration, on rows that the model never saw",
+        f"Final   {_score(summary['final_validation'])} on validation, after the last step",
         "Search  " + ", ".join(f"{name} {_share(behaviour[name])}" for name in _PRINTED),
         "        " + ", ".join(f"{name} {_number(value)}" for name, value in stability.items()),
     ]
@@ -325,8 +433,18 @@ def visibility() -> None:
 visibility.add_command(prepare)
 
 
+def _benchmark_options(more: str) -> Decorator:
+    """Return a decorator that takes benchmarks as arguments and as `--benchmark`."""
+    return together(
+        click.argument("names", metavar="[NAME]...", nargs=-1),
+        click.option(
+            "--benchmark", "named", multiple=True, metavar="NAME", help=f"{_BENCHMARKS}{more}."
+        ),
+    )
+
+
 @visibility.command()
-@click.option("--benchmark", default="toy", metavar="NAME", help=f"{_BENCHMARKS} (default: toy).")
+@_benchmark_options(" (default: toy)")
 @click.option("--show-task", "task", is_flag=True, help="Show a text about data and model.")
 @click.option("--show-metric", "metric", is_flag=True, help="Show a text about the score.")
 @click.option(
@@ -358,7 +476,8 @@ visibility.add_command(prepare)
 @with_answers_option
 @common_options
 def run(
-    benchmark: str,
+    names: tuple[str, ...],
+    named: tuple[str, ...],
     history_window: int | None,
     feedback_depth: int | None,
     run_id: str | None,
@@ -384,10 +503,12 @@ def run(
     keys["history"] = feedback_depth - 1 if feedback_depth else history_window or 0
     options = RunOptions(**given)
     check_budget()
-    if len(models) > 1:
-        raise click.UsageError("A run has one --model; `visibility grid` takes several.")
+    benchmarks = [*names, *named] or ["toy"]
+    for what, several in (("--model", models), ("--benchmark", benchmarks)):
+        if len(several) > 1:
+            raise click.UsageError(f"A run has one {what}; `visibility grid` takes several.")
     study = made_study(
-        {**keys, "benchmarks": [benchmark], "seeds": 1}, models or (DEFAULT_MODEL,), "run", run_id
+        {**keys, "benchmarks": benchmarks, "seeds": 1}, models or (DEFAULT_MODEL,), "run", run_id
     )
     # Here --verbose means the steps of the run, not Dagster's log.
     profiled = run_made_study(study, replace(options, verbose=False))
@@ -395,6 +516,7 @@ def run(
         return
 
     (trace,) = _traces(profiled)
+    trace = trace.named(run_id) if run_id else trace
     if debug_show_llm and not options.as_json:
         print_calls(trace)
     file = trace.write(traces)
@@ -412,7 +534,7 @@ next(option for option in run.params if option.name == "verbose").help = "Print 
 
 
 @visibility.command()
-@click.argument("benchmarks", metavar="NAME...", nargs=-1, required=True)
+@_benchmark_options("; repeatable")
 @click.option(
     "--runs",
     type=click.Choice(list(GRIDS)),
@@ -429,6 +551,12 @@ next(option for option in run.params if option.name == "verbose").help = "Print 
 @count_option(
     "--seeds", 1, 1000, f"Runs per combination (default: {GRID_SEEDS}).", default=GRID_SEEDS
 )
+@click.option(
+    "--landscape",
+    type=click.Choice(["full", "coarse"]),
+    default="full",
+    help="coarse: measure the regret by 256 trainings instead of 2,560 (default: full).",
+)
 @_SEED
 @_AGENT_OPTIONS
 @folder_option("--traces", "Also write the trace of every run below this folder.")
@@ -436,7 +564,8 @@ next(option for option in run.params if option.name == "verbose").help = "Print 
 @with_answers_option
 @common_options
 def grid(
-    benchmarks: tuple[str, ...],
+    names: tuple[str, ...],
+    named: tuple[str, ...],
     runs: str,
     levels: tuple[str, ...],
     traces: Path | None,
@@ -448,7 +577,7 @@ def grid(
     \b
     Examples:
       contextcliff visibility grid toy --model my-model --dry-run
-          Show the cost of 48 runs of 10 steps, without a call.
+          Show 48 runs of 10 steps as commands, and their cost, without a call.
       contextcliff visibility grid digits friedman --runs 144 --model my-model
       contextcliff visibility grid toy --levels direction=hidden,shown --seeds 10 --model my-model
     """
@@ -456,13 +585,19 @@ def grid(
         own_levels = levels_of(levels)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--levels") from None
-    keys = {name: given.pop(name) for name in ("seeds", "first_seed", *_OF_AGENT)}
+    if not (benchmarks := [*names, *named]):
+        raise click.UsageError("A grid needs a benchmark; name one, e.g. toy.")
+    keys = {name: given.pop(name) for name in ("seeds", "first_seed", "landscape", *_OF_AGENT)}
     keys["steps"] = keys["steps"] or GRID_STEPS
-    section_keys = {**GRIDS[runs], **keys, **own_levels, "benchmarks": list(benchmarks)}
+    section_keys = {**GRIDS[runs], **keys, **own_levels, "benchmarks": benchmarks}
     options = RunOptions(**given)
     check_budget()
-    study = made_study(section_keys, models or (DEFAULT_MODEL,), "grid")
-    if traces is None or options.dry_run:
+    asked = made_study(section_keys, models or (DEFAULT_MODEL,), "grid")
+    study = with_headroom(asked, section_keys, writes=not options.dry_run)
+    if options.dry_run:
+        print_plan(study, section_of(asked), options)
+        return
+    if traces is None:
         measure_made_study(study, options)
         return
     from contextcliff_dagster.cli.commands.report import print_profiled

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from contextcliff_dagster.contracts import DataError
 from contextcliff_dagster.experiments.common.experiment import (
     Analysis,
     Experiment,
@@ -105,15 +108,26 @@ class Visibility(Experiment):
         self, run: StudyRun, records: pd.DataFrame, contributions: Mapping[str, Experiment]
     ) -> Analysis:
         from contextcliff_dagster.experiments.common.study_run import context_of, in_order
-        from contextcliff_dagster.extensions.visibility.analysis.model import analyse_model
-        from contextcliff_dagster.extensions.visibility.runs.tuning import search_curves
+        from contextcliff_dagster.extensions.visibility.analysis.model import (
+            analyse_model,
+            headroom_notes,
+        )
+        from contextcliff_dagster.extensions.visibility.runs.tuning import (
+            search_curves,
+            without_headroom,
+        )
 
         study, section = run.study, section_of(run.study)
         searches = search_curves(_runs(run), _benches(run), section.steps)
+        without: list[tuple[str, int]] = []
+        with suppress(DataError):  # older archives lack trainings, and this machine their data
+            without = without_headroom(section, _benches(run))
+        notes = headroom_notes(section, without)
         results = []
         for model in in_order(study, records["model"].unique()):
             model_records = records[records["model"] == model]
             context = context_of(run, model_records, model, study.tokenizer_name)
+            context = replace(context, warnings=[*context.warnings, *notes])
             results.append(
                 analyse_model(
                     model_records,
@@ -177,7 +191,7 @@ def _runs(run: StudyRun) -> Mapping[str, PlannedRun]:
 
 
 def _benches(run: StudyRun) -> Benches:
-    """Return the study's benchmarks with their landscapes, and tabulate missing landscapes."""
+    """Return the study's benchmarks with their landscapes; tabulate those that a grid lacks."""
     from contextcliff_dagster.extensions.visibility.kept_landscapes import grounds_of
     from contextcliff_dagster.extensions.visibility.runs.tuning import Benches
 

@@ -1,8 +1,10 @@
 """Storage of the landscapes and data that a study's runs depend on.
 
-Starts and regret depend on landscapes. Landscapes are tabulated before the first call, stored once
-for all studies under the hash of their inputs, and copied along with a study to another store. A
-study lists its landscapes in ``visibility_documents/manifest.json``.
+Starts and regret depend on landscapes. Landscapes are tabulated before the first call of a grid,
+stored once for all studies under the hash of their inputs, and copied along with a study to another
+store. Each training is kept as soon as it is made (`runs.trainings`), so that a tabulation that was
+stopped goes on where it was. A study lists its landscapes in
+``visibility_documents/manifest.json``. A single run tabulates none, and uses one that is there.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,29 +33,39 @@ from contextcliff_dagster.experiments.common.documents import (
     write_list,
 )
 from contextcliff_dagster.extensions.visibility.landscape import (
+    COARSE,
     POINTS,
     SPLITS,
     Landscape,
     data_digest,
     fingerprint,
+    sobol_configs,
     tabulate,
 )
-from contextcliff_dagster.extensions.visibility.runs.trainings import Trainings
+from contextcliff_dagster.extensions.visibility.runs.trainings import Trainings, trainings_file
 from contextcliff_dagster.extensions.visibility.section import section_of
-from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
+from contextcliff_dagster.extensions.visibility.tasks.catalogue import load_data, task_named
 from contextcliff_dagster.step_progress import report_step
 from contextcliff_dagster.store import Store, slug, write_json
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.extensions.visibility.section import VisibilitySection
     from contextcliff_dagster.studies import Study
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """A benchmark's landscape and ``data_sha256``, the hash of its training data."""
+    """What the runs on a benchmark rest on.
 
-    landscape: Landscape
+    Attributes:
+        landscape: the landscape; None for a single run if there is none.
+        data_sha256: the hash of the data.
+        made_of: the fingerprint of the landscape, whether it is there or not.
+    """
+
+    landscape: Landscape | None
     data_sha256: str
+    made_of: str
 
 
 def grounds_of(study: Study, store: Store) -> dict[str, Ground]:
@@ -66,9 +80,11 @@ def grounds_of(study: Study, store: Store) -> dict[str, Ground]:
         StoreError: the store cannot be read or written.
     """
     if frozen_list(study, store) is None:
-        begun = _begun(study, store)
-        names = section_of(study).benchmarks
-        rows = [row_of(begun.get(name) or ground_named(name, store)) for name in names]
+        begun, section = _begun(study, store), section_of(study)
+        rows = [
+            row_of(name, begun.get(name) or ground_named(name, store, section))
+            for name in section.benchmarks
+        ]
         store.mark()
         write_list(_folder(study, store), _asked(study), rows)
     return _begun(study, store)
@@ -77,9 +93,10 @@ def grounds_of(study: Study, store: Store) -> dict[str, Ground]:
 def frozen_list(study: Study, store: Store) -> DocumentList | None:
     """Return the list of the study's landscapes, or None if it is incomplete; tabulates nothing."""
     listing = read_list(_folder(study, store), _asked(study))
-    if listing is None or any(_listed(row, store) is None for row in listing.documents):
-        return None
-    return listing
+    if listing is None or section_of(study).is_single:
+        return listing
+    whole = all("best" in row and _listed(row, store) is not None for row in listing.documents)
+    return listing if whole else None
 
 
 def write_grounds(study: Study, store: Store, grounds: Mapping[str, Ground]) -> None:
@@ -88,7 +105,7 @@ def write_grounds(study: Study, store: Store, grounds: Mapping[str, Ground]) -> 
     Raises:
         StoreError: the study has begun with other landscapes.
     """
-    folder, rows = _folder(study, store), [row_of(ground) for ground in grounds.values()]
+    folder, rows = _folder(study, store), [row_of(*named) for named in grounds.items()]
     listing = read_list(folder, _asked(study))
     if listing is not None and listing.documents != rows:
         raise StoreError(
@@ -104,30 +121,33 @@ def _begun(study: Study, store: Store) -> dict[str, Ground]:
     grounds = {}
     for row in listing.documents if listing else ():
         landscape = _listed(row, store)
-        if landscape is not None:
-            grounds[row["benchmark"]] = Ground(landscape, row["data_sha256"])
+        if "best" not in row and landscape is not None and not accept(landscape).counts:
+            landscape = None
+        if landscape is not None or section_of(study).is_single:
+            grounds[row["benchmark"]] = Ground(landscape, row["data_sha256"], row["made_of"])
     return grounds
 
 
-def ground_named(name: str, store: Store) -> Ground:
-    """Return a benchmark's landscape, tabulating it unless it is stored, and the hash of its data.
+def ground_named(name: str, store: Store, section: VisibilitySection) -> Ground:
+    """Return a benchmark's ground; tabulate its landscape unless it is stored or not needed.
 
     Raises:
         StudyError, DataError, StoreError: see `grounds_of`.
     """
-    from contextcliff_dagster.extensions.visibility.tasks.catalogue import load_data, task_named
-
-    task = task_named(name)
+    task, (points, splits) = task_named(name), size_of(section)
     data = load_data(task, store)
-    made_of = fingerprint(task, data, POINTS, range(SPLITS), 0)
+    made_of, digest = fingerprint(task, data, points, range(splits), 0), data_digest(data)
+    if section.is_single:
+        return Ground(None, digest, made_of)
     landscape = read_landscape(store, name, made_of)
     if landscape is None:
         step = f"landscape of {name}"
         landscape = tabulate(
             task,
             data,
-            points=POINTS,
-            splits=range(SPLITS),
+            points=points,
+            splits=range(splits),
+            evaluate=Trainings(task, store, digest).evaluation,
             on_progress=lambda done, of: report_step(step, done, of),
         )
         write_landscape(store, landscape)
@@ -136,18 +156,61 @@ def ground_named(name: str, store: Store) -> Ground:
             f"Benchmark {name!r} cannot distinguish searches: {' and '.join(acceptance.refused)}; "
             "choose another."
         )
-    return Ground(landscape, data_digest(data))
+    return Ground(landscape, digest, made_of)
+
+
+def size_of(section: VisibilitySection) -> tuple[int, int]:
+    """Return the number of configurations and of splits of a section's landscapes."""
+    return COARSE if section.landscape == "coarse" else (POINTS, SPLITS)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is left of tabulating: ``rows`` of ``of`` are trained in about ``cpu_seconds``."""
+
+    benchmark: str
+    rows: int
+    of: int
+    cpu_seconds: float
+
+
+_TIMED = 4
+
+
+def work_left(name: str, store: Store, section: VisibilitySection) -> Work:
+    """Return the work of tabulating a benchmark's landscape; writes nothing.
+
+    The CPU time is that of four trainings, times the rows.
+
+    Raises:
+        StudyError, DataError, StoreError: see `grounds_of`.
+    """
+    task, (points, splits) = task_named(name), size_of(section)
+    data, total = load_data(task, store), points * splits
+    if read_landscape(store, name, fingerprint(task, data, points, range(splits), 0)):
+        return Work(name, 0, total, 0.0)
+    rows, configs = total, sobol_configs(task.space, points, 0)
+    if trainings_file(store).exists():
+        kept = Trainings(task, store, data_digest(data)).of_splits(range(splits))
+        wanted = {json.dumps(config, sort_keys=True) for config in configs}
+        rows -= sum(config in wanted for _, config, *_ in kept)
+    objective, began = task.objective(data, 0), time.process_time()
+    for config in configs[:_TIMED]:
+        with suppress(ValueError, ArithmeticError):  # scikit-learn's for what cannot be trained
+            objective(config)
+    return Work(name, rows, total, rows * (time.process_time() - began) / _TIMED)
 
 
 def _listed(row: Mapping[str, Any], store: Store) -> Landscape | None:
     """Return the landscape that a list row refers to; None if it is missing from the store."""
-
     return read_landscape(store, row["benchmark"], row["made_of"])
 
 
-def row_of(ground: Ground) -> dict[str, Any]:
-    """Return the row that describes a landscape in a study's list."""
+def row_of(name: str, ground: Ground) -> dict[str, Any]:
+    """Return the row that describes a benchmark's ground in a study's list."""
     landscape = ground.landscape
+    if landscape is None:
+        return {"benchmark": name, "made_of": ground.made_of, "data_sha256": ground.data_sha256}
     acceptance = accept(landscape)
     return {
         "benchmark": landscape.task,
@@ -168,7 +231,8 @@ def _folder(study: Study, store: Store) -> Path:
 
 
 def _asked(study: Study) -> str:
-    settings = [list(section_of(study).benchmarks), POINTS, SPLITS]
+    section = section_of(study)
+    settings = [list(section.benchmarks), *size_of(section)]
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()
 
 
@@ -346,8 +410,8 @@ class Landscapes(KeptDocuments):
                 f"Study {study.name!r} does not use benchmark {name!r}; see `visibility` in its "
                 "file."
             )
-        row = row_of(ground_named(name, store))
-        return MadeDocuments(row["sha256"], row)
+        row = row_of(name, ground_named(name, store, section_of(study)))
+        return MadeDocuments(row.get("sha256", row["data_sha256"]), row)
 
     def freeze(self, study: Study, store: Store) -> MadeDocuments:
         grounds_of(study, store)
@@ -357,18 +421,18 @@ class Landscapes(KeptDocuments):
 
     def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
         listing = frozen_list(study, store)
-        spreads = {row["benchmark"]: row["spread"] for row in listing.documents} if listing else {}
+        documents = listing.documents if listing else ()
+        spreads = {row["benchmark"]: row.get("spread") for row in documents}
         return MadeDocuments(listing.sha256, spreads) if listing else None
 
     def depends_on(self, study: Study) -> Mapping[str, Any]:
-        return {"benchmarks": list(section_of(study).benchmarks)}
+        section = section_of(study)
+        return {"benchmarks": list(section.benchmarks)} | section.model_dump(include={"landscape"})
 
     def archived(self, study: Study, store: Store) -> KeptList | None:
-
         return archived(study, store) if self.frozen(study, store) else None
 
     def restore(self, study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:
-
         return restore(study, store, kept, file)
 
 
@@ -382,11 +446,15 @@ def archived(study: Study, store: Store) -> KeptList:
         StoreError: the landscapes or trainings cannot be read.
     """
     section = section_of(study)
-    splits = range(section.first_seed, section.first_seed + section.seeds)
     grounds, rows = grounds_of(study, store), []
     for name, ground in grounds.items():
-        trainings = Trainings(task_named(name), store, ground.data_sha256).of_splits(splits)
-        for kind, content in (("landscape", as_json(ground.landscape)), ("trainings", trainings)):
+        kept = Trainings(task_named(name), store, ground.data_sha256)
+        there = ground.landscape
+        parts = {
+            "landscape": {"made_of": ground.made_of} if there is None else as_json(there),
+            "trainings": kept.of_splits(section.seed_numbers),
+        }
+        for kind, content in parts.items():
             text = json.dumps(content)
             digest = hashlib.sha256(text.encode()).hexdigest()
             rows.append({"document_id": digest, "benchmark": name, "kind": kind, "text": text})
@@ -403,10 +471,12 @@ def restore(study: Study, store: Store, kept: KeptList, file: Path) -> Callable[
         for row in kept.rows:
             name, text = str(row["benchmark"]), str(row["text"])
             if row["kind"] == "landscape":
-                landscape = from_json(text.encode())
-                if landscape is None or landscape.task != name:
+                landscape, made_of = from_json(text.encode()), str(json.loads(text)["made_of"])
+                if landscape is None and not section_of(study).is_single:
                     raise ValueError("landscape")
-                grounds[name] = Ground(landscape, str(kept.sources[name]))
+                if landscape is not None and landscape.task != name:
+                    raise ValueError("landscape")
+                grounds[name] = Ground(landscape, str(kept.sources[name]), made_of)
             else:
                 trainings[name] = [_training(row) for row in json.loads(text)]
     if set(grounds) != set(names) or set(trainings) != set(names):
@@ -415,7 +485,7 @@ def restore(study: Study, store: Store, kept: KeptList, file: Path) -> Callable[
     def write() -> None:
         for name in names:
             ground = grounds[name]
-            if read_landscape(store, name, ground.landscape.made_of) is None:
+            if ground.landscape and read_landscape(store, name, ground.made_of) is None:
                 write_landscape(store, ground.landscape)
             Trainings(task_named(name), store, ground.data_sha256).keep(trainings[name])
         write_grounds(study, store, {name: grounds[name] for name in names})

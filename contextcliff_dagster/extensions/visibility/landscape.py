@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,10 +30,9 @@ from contextcliff_dagster.extensions.visibility.tasks.task import (
     Value,
 )
 
-if TYPE_CHECKING:
-    pass
-
 POINTS, SPLITS = 128, 20
+COARSE = 64, 4
+"""Configurations and splits of a coarse landscape: its trainings are part of the full one's."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +74,14 @@ class Landscape:
         """Return the worst mean test score; nan if there is none."""
         return self._extreme(not self.higher_is_better)
 
+    @cached_property
+    def noise(self) -> float:
+        """Return the SD of a test score on one split, less the means of configuration and split."""
+        rows = self.test[np.isfinite(self.test).all(axis=1)]
+        left = rows - rows.mean(axis=1, keepdims=True) - rows.mean(axis=0) + rows.mean()
+        degrees = (rows.shape[0] - 1) * (rows.shape[1] - 1)
+        return float(np.sqrt((left**2).sum() / degrees)) if degrees > 0 else float("nan")
+
     def _extreme(self, highest: bool) -> float:
         finite = self.means[np.isfinite(self.means)]
         if not len(finite):
@@ -107,6 +114,7 @@ def tabulate(
     points: int = POINTS,
     splits: Sequence[int] = range(SPLITS),
     seed: int = 0,
+    evaluate: Callable[[Config, int], Evaluation] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Landscape:
     """Train ``points`` Sobol configurations on every split, and return their scores.
@@ -115,10 +123,11 @@ def tabulate(
 
     Args:
         seed: seed of the Sobol sequence.
+        evaluate: returns a configuration's scores on a split; by default it is trained.
         on_progress: called with the number of finished trainings and their total.
 
     Raises:
-        DataError: there are too few rows to split.
+        DataError: there are too few rows to split; or as ``evaluate`` does.
     """
     configs = sobol_configs(task.space, points, seed)
     scores = np.full((2, points, len(splits)), np.nan)
@@ -126,11 +135,14 @@ def tabulate(
         objective = task.objective(data, split_seed)
         for row, config in enumerate(configs):
             try:
-                scores[:, row, k] = objective(config)
+                known = evaluate(config, split_seed) if evaluate else None
+                scores[:, row, k] = known or objective(config)
+            except DataError:
+                raise
             except (ValueError, ArithmeticError):  # scikit-learn's for what cannot be trained
-                continue
-        if on_progress:
-            on_progress((k + 1) * points, points * len(splits))
+                pass
+            if on_progress:
+                on_progress(k * points + row + 1, points * len(splits))
     return Landscape(
         task=task.name,
         made_of=fingerprint(task, data, points, splits, seed),
@@ -197,6 +209,32 @@ def _of_three_digits(space: Space, config: dict[str, Value]) -> dict[str, Value]
                 float(f"{value:.3g}") if parameter.log else round(value, places)
             )
     return short
+
+
+def has_headroom(
+    landscape: Landscape, start: Config, split: int, evaluate: Callable[[Config, int], Evaluation]
+) -> bool:
+    """Return whether a configuration of the landscape beats ``start`` by more than its `noise`.
+
+    It must do so on the validation and the test rows of the split: the best of 128 scores on
+    either is better by chance alone. ``evaluate`` gives the scores that the landscape lacks. A
+    start that cannot be trained leaves headroom.
+    """
+    sign = 1.0 if landscape.higher_is_better else -1.0
+    first = sign * np.array(evaluate(start, split))
+    if not np.isfinite(first).all():
+        return True
+    place = landscape.splits.index(split) if split in landscape.splits else None
+    for row in np.argsort(-sign * landscape.means):  # a likely one first: each may be trained
+        known = (landscape.validation, landscape.test)
+        scores = (
+            evaluate(landscape.configs[row], split)
+            if place is None
+            else [table[row, place] for table in known]
+        )
+        if (sign * np.array(scores) - first > landscape.noise).all():
+            return True
+    return False
 
 
 def normalised_regret(scores: ArrayLike, best: float, worst: float) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from itertools import product
+from itertools import count, islice, product
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -91,7 +91,7 @@ def runs_of(section: VisibilitySection) -> tuple[PlannedRun, ...]:
     return tuple(
         PlannedRun(benchmark, seed, combination)
         for benchmark in section.benchmarks
-        for seed in range(section.first_seed, section.first_seed + section.seeds)
+        for seed in section.seed_numbers
         for combination in axes
     )
 
@@ -172,6 +172,19 @@ class VisibilitySection(Section):
         description="Runs per combination, each with its own split, start and draws",
     )
     first_seed: int = _key(default=0, ge=0, le=100_000, description="First seed")
+    # The defaults of both keys below are left out of definitions, whose digests name studies.
+    skipped_seeds: tuple[Annotated[int, Field(strict=True, ge=0)], ...] = _key(
+        default=(),
+        exclude_if=lambda seeds: not seeds,
+        description="Seeds to pass over; later ones take their place",
+        examples=[[50, 51]],
+    )
+    landscape: Literal["full", "coarse"] = _key(
+        default="full",
+        exclude_if=lambda size: size == "full",
+        description="`coarse`: regret by 64 configurations on 4 splits, not 128 on 20",
+        examples=["coarse"],
+    )
     steps: int = _key(default=10, ge=1, le=200, description="Proposals in a run")
     temperature: float = _key(
         default=0.0, ge=0, le=2, description="Temperature; above 0 the replies vary with the seed"
@@ -186,7 +199,7 @@ class VisibilitySection(Section):
         default=0.1, gt=0, le=1, description="Smallest regret difference that matters"
     )
 
-    @field_validator("benchmarks", *AXES)
+    @field_validator("benchmarks", "skipped_seeds", *AXES)
     @classmethod
     def _are_different(cls, value: tuple[Level, ...]) -> tuple[Level, ...]:
         if len(set(value)) < len(value):
@@ -212,6 +225,18 @@ class VisibilitySection(Section):
         if runs > _MOST_RUNS:
             raise ValueError(f"{runs:,} runs are more than {_MOST_RUNS:,}; remove some levels")
         return self
+
+    @property
+    def seed_numbers(self) -> tuple[int, ...]:
+        """Return the seeds: so many from the first one on, without the skipped ones."""
+        numbers = (seed for seed in count(self.first_seed) if seed not in self.skipped_seeds)
+        return tuple(islice(numbers, self.seeds))
+
+    @property
+    def is_single(self) -> bool:
+        """Return whether this is one run from the benchmark's own start: it needs no landscape."""
+        alone = all(len(levels) == 1 for levels in (self.benchmarks, *self.levels.values()))
+        return alone and self.seeds == 1 and self.start == ("default",)
 
     @property
     def levels(self) -> dict[str, Sequence[Level]]:

@@ -300,7 +300,7 @@ def profile_page(
     if not results:
         return html_page(title, head_html(results), folds, None, pictures)
     attention = attention_html(results)
-    head = above + head_html(results) + picture_html(results) + answer + attention
+    head = above + answer + head_html(results) + picture_html(results) + attention
     picture = Interactive(payload_of(results, evidence, redact))
     if attention:
         picture = picture._replace(scripts=(*picture.scripts, SCRIPT))

@@ -199,6 +199,7 @@ def _mean(b: Any) -> Bracketed:
     return Bracketed("no answers" if b.mean is None else estimate(b.mean, b.ci_low, b.ci_high))
 
 
+OWN_BASELINE = "Caps against each model's own baseline"
 MANY = 6
 """Maximum number of models on one page; if there are more, each gets its own page."""
 
@@ -225,8 +226,7 @@ def overview_page(
         words.append(f"Different {' and '.join(differing)}: not directly comparable.")
     if alarms := false_alarms(cliffs):
         words.append(alarms)
-    head: list[Block] = [
-        *map(Paragraph, words),
+    caps: list[Block] = [
         caps_table(cliffs, linked),
         *few_data_blocks(cliffs, names),
         Figure(Path("report.png"), "Score over length of each model, on the same axes"),
@@ -239,7 +239,10 @@ def overview_page(
         folds.append(Fold("Other experiments", others))
     warnings = warnings_section(cliffs, names, notes, most=MOST_WARNINGS, rest="the models' pages")
     first = [section for section in sections if section.first]
-    return Page([Section(title, head, 1), *first, warnings], folds)
+    head = [Section(title, [*map(Paragraph, words), *([] if first else caps)], 1), *first]
+    if first:  # caps against another baseline than each model's own
+        head.append(Section(OWN_BASELINE, caps, first=True))
+    return Page([*head, warnings], folds)
 
 
 Results = Sequence[Cliffs]

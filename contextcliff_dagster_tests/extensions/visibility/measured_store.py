@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +13,18 @@ from contextcliff_dagster.store import Store
 from contextcliff_dagster_tests.extensions.visibility.landscapes import landscape_of
 
 
-def keep_landscape(store: Store, name: str = "toy") -> Path:
-    """Keep a landscape of heights under the fingerprint of the real one, and return its file."""
+def keep_landscape(store: Store, name: str = "toy", flat: Sequence[int] = ()) -> Path:
+    """Keep a landscape of heights under the fingerprint of the real one, and return its file.
+
+    On the splits ``flat`` every configuration is worse than any start.
+    """
     task = task_named(name)
     made_of = fingerprint(task, load_data(task, store), POINTS, range(SPLITS), 0)
     planted = landscape_of(
         task.space, lambda at: 0.84 + 0.13 * float(at[0]), noise=0.01, points=POINTS
     )
+    for table in (planted.validation, planted.test):
+        table[:, [*flat]] = 0.1
     return write_landscape(store, replace(planted, task=name, made_of=made_of))
 
 

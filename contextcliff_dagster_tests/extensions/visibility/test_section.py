@@ -49,6 +49,19 @@ def test_runs_are_all_combinations_and_their_keys_are_slugs(
     assert {run.seed for run in runs} == set(range(first, first + seeds))
 
 
+def test_seeds_are_counted_past_the_skipped_ones() -> None:
+    section = VisibilitySection.model_validate(
+        {"benchmarks": "toy", "seeds": 3, "first_seed": 4, "skipped_seeds": [5, 6, 9]}
+    )
+    assert section.seed_numbers == (4, 7, 8)
+    assert {run.seed for run in runs_of(section)} == {4, 7, 8}
+
+
+def test_defaults_of_later_keys_are_in_no_definition() -> None:
+    plain = VisibilitySection.model_validate({"benchmarks": "toy"}).model_dump()
+    assert not {"skipped_seeds", "landscape"} & plain.keys()
+
+
 def test_true_and_false_are_levels() -> None:
     section = VisibilitySection.model_validate({"benchmarks": "toy", "task": [False, True]})
     assert section.task == ("hidden", "shown")
@@ -67,6 +80,9 @@ def test_true_and_false_are_levels() -> None:
         ({"history": [-1]}, "greater than or equal to 0"),
         ({"history": [True]}, "should be"),
         ({"steps": 0}, "greater than or equal to 1"),
+        ({"skipped_seeds": [-1]}, "greater than or equal to 0"),
+        ({"skipped_seeds": [1, 1]}, "a value is listed twice"),
+        ({"landscape": "rough"}, "should be 'full' or 'coarse'"),
         ({"seeds": float("nan")}, "finite|integer"),
         ({"temperature": float("nan")}, "finite"),
         ({"margin": 0}, "greater than 0"),
@@ -89,6 +105,11 @@ PREDICTED = {"visibility_predictions", "cost_estimate"}
         ({"history": [0]}, PREDICTED),
         ({"temperature": 0.5}, PREDICTED),
         ({"replies": "schema"}, PREDICTED),
+        ({"skipped_seeds": [1]}, PREDICTED),
+        (
+            {"landscape": "coarse"},
+            {"visibility_documents", "visibility_manifest", "cost_estimate"},
+        ),
         ({"max_tokens": 64}, PREDICTED),
         ({"benchmarks": ["wine"]}, {*PREDICTED, "visibility_documents", "visibility_manifest"}),
         ({"margin": 0.2}, {"visibility_result", "cost_estimate"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from PIL import Image
 from contextcliff_dagster.analysis.kv_family import KvFamily, LossAt
 from contextcliff_dagster.reporting.figures.comparison import loss_words, plot_kv_caps
 from contextcliff_dagster.reporting.kv import cap_sentence, kv_sentences, policy_sections
+from contextcliff_dagster.reporting.length_profile.page import OWN_BASELINE
 from contextcliff_dagster.reporting.markdown import as_page
 from contextcliff_dagster.reporting.report_files import write_report
 from contextcliff_dagster_tests.support.records.kv_policies import planted_family
@@ -101,9 +103,14 @@ def test_the_picture_is_in_every_file_of_the_report(family: KvFamily, tmp_path: 
         files = write_report(results, None, folder, title="t", sections=policy_sections([family]))
         assert Image.open(folder / name).size[0] == 1840
         assert f"]({name})" in files.md.read_text()
-        html = files.html.read_text()
+        html = unescape(files.html.read_text())
         assert "KV policies" in html[: html.index("<details>")]
-        assert html.count("data:image/png;base64,") >= 1
+        assert html.count("data:image/png;base64,") >= (1 if count == 2 else 2)
+        # What a policy keeps of the whole cache's score comes before caps of its own.
+        markdown = files.md.read_text()
+        assert markdown.index("KV policies") < markdown.index(OWN_BASELINE)
+        own = OWN_BASELINE if count > 2 else '<div class="cards">'
+        assert html.index("KV policies") < html.index(own)
 
 
 def test_the_same_family_gives_the_same_bytes(family: KvFamily) -> None:

@@ -122,7 +122,8 @@ def _rows_by_run(records: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
 
 def _answered(row: Mapping[str, Any]) -> bool:
     unscored = row["failure"] in {str(tag) for tag in UNSCORED_TAGS}
-    return not unscored and _known(row["regret"]) and _known(row["start_regret"])
+    # Both regrets are unknown in a run without a landscape, which is whole all the same.
+    return not unscored and _known(row["regret"]) == _known(row["start_regret"])
 
 
 def _known(value: Any) -> bool:
@@ -145,7 +146,10 @@ BaselineCurves: TypeAlias = "Mapping[str, Mapping[tuple[str, int], ArrayLike]]"
 def curves_of(
     runs: Runs, levels: Mapping[str, Sequence[str]], settings: AnalysisSettings
 ) -> list[Curve]:
-    """Return the curve of all runs, then one for each level of each varying axis."""
+    """Return the curve of all runs, then one for each level of each varying axis.
+
+    There is none without a landscape.
+    """
     groups: list[tuple[str | None, str, Bools]] = [(None, "all", np.ones(len(runs.planned), bool))]
     groups += [
         (axis, level, runs.levels[axis] == level)
@@ -156,7 +160,7 @@ def curves_of(
     return [
         _curve(axis, level, runs.curves[inside], runs.cluster[inside], runs, settings)
         for axis, level, inside in groups
-        if inside.any()
+        if inside.any() and np.isfinite(runs.curves).all()
     ]
 
 
@@ -464,7 +468,7 @@ def analyse_model(
         **context.names,
         benchmarks=list(section.benchmarks),
         steps=section.steps,
-        seeds=list(range(section.first_seed, section.first_seed + section.seeds)),
+        seeds=list(section.seed_numbers),
         levels=ordered_levels(section.levels),
         n_runs=len(runs.planned),
         missing=list(runs.missing),
@@ -497,6 +501,25 @@ def verdict_of(effects: Sequence[AxisEffect]) -> VisibilityVerdict:
     if "worse" in verdicts:
         return "harms"
     return "no_benefit" if verdicts == {"no_benefit"} else "undecided"
+
+
+def headroom_notes(section: VisibilitySection, without: Sequence[tuple[str, int]]) -> list[str]:
+    """Return sentences on seeds that were skipped, and on splits ``without`` headroom."""
+    notes = []
+    why = "no configuration of the landscape beats the start by more than noise"
+    if section.skipped_seeds:
+        seeds = ", ".join(map(str, section.skipped_seeds))
+        notes.append(f"Skipped seeds: {seeds}; nothing could be gained on their splits ({why}).")
+    if without:
+        of = len(section.benchmarks) * section.seeds
+        which = (
+            "these splits"
+            if len(without) == of
+            else "the splits of "
+            + ", ".join(f"{benchmark} seed {seed}" for benchmark, seed in without)
+        )
+        notes.append(f"Nothing could be gained on {which}: {why}.")
+    return notes
 
 
 def _warnings(runs: Runs, section: VisibilitySection) -> list[str]:

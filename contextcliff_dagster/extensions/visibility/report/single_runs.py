@@ -292,9 +292,9 @@ def trajectories_of(records: pd.DataFrame) -> list[Trajectory]:
         runs = {
             key: run
             for key, of_run in rows_shown.groupby("run")
-            if (run := recorded_run(_rows(of_run))).is_whole and run.regret is not None
+            if (run := recorded_run(_rows(of_run))).is_whole
         }
-        ranked = sorted(runs.values(), key=lambda one: (one.regret, one.key))
+        ranked = sorted(runs.values(), key=lambda one: (one.regret or 0.0, one.key))
         if not ranked:
             continue
         median, worst = ranked[(len(ranked) - 1) // 2], ranked[-1]
@@ -385,8 +385,8 @@ def _outcome(run: RecordedRun, task: Task) -> str:
     start, last = run.steps[0], run.steps[-1]
     missing = run.planned_steps - (len(run.steps) - 1)
     short = f" {count(missing, 'step')} of the run {'has' if missing == 1 else 'have'} no answer."
+    regret = f": regret {score(last.regret)}, from {score(start.regret)} at the start"
     return (
-        f"It would report {task.score.name} {score_words(last.test, task.score)} on the test rows: "
-        f"regret {score(last.regret)}, from {score(start.regret)} at the start."
-        f"{short if missing else ''}"
+        f"It would report {task.score.name} {score_words(last.test, task.score)} on the test rows"
+        f"{'' if last.regret is None else regret}.{short if missing else ''}"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import takewhile
@@ -96,8 +96,8 @@ def _of_start(bench: Bench, history: History) -> dict[str, Any]:
     start = history[0]
     return {
         "start_config": as_json(start.step.config),
-        "start_validation": _known_steps(start.scores.validation),
-        "start_test": _known_steps(start.scores.test),
+        "start_validation": _known(start.scores.validation),
+        "start_test": _known(start.scores.test),
         "start_regret": _regret(bench, start.scores.test),
     }
 
@@ -111,11 +111,11 @@ def _of_step(bench: Bench, history: History, answer: Mapping[str, Any]) -> dict[
     failure = no_answer or _failure(step, str(answer.get("raw_output") or ""))
     return {
         **columns_of(step),
-        "validation": _known_steps(last.scores.validation),
-        "test": _known_steps(last.scores.test),
-        "reported": _known_steps(reported),
+        "validation": _known(last.scores.validation),
+        "test": _known(last.scores.test),
+        "reported": _known(reported),
         "regret": regret,
-        "score": None if no_answer else 1 - regret,
+        "score": None if no_answer or regret is None else 1 - regret,
         "failed": step.source == "fallback",
         "failure": failure,
     }
@@ -130,24 +130,34 @@ def _failure(step: Step, reply: str) -> str | None:
     return drift.value
 
 
-def _regret(bench: Bench, score: float) -> float:
-    assert bench.landscape is not None
+def _regret(bench: Bench, score: float) -> float | None:
+    if bench.landscape is None:
+        return None
     return float(normalised_regret(score, bench.landscape.best, bench.landscape.worst))
-
-
-def _known_steps(score: float) -> float | None:
-    return score if score - score == 0 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A run with its events and outcome; ``prompts`` holds each step's messages as (role, text)."""
+    """A run with its events and outcome; ``prompts`` holds each step's messages as (role, text).
+
+    ``name``: the name that the user gave the run, if any.
+    """
 
     run: PlannedRun
     events: Sequence[Mapping[str, Any]]
     prompts: Sequence[Sequence[tuple[str, str]]]
     steps: Sequence[Mapping[str, Any]]
     summary: Mapping[str, Any]
+    name: str | None = None
+
+    @property
+    def run_id(self) -> str:
+        """Return the run's name, or else its key."""
+        return self.name or self.run.key
+
+    def named(self, name: str) -> Trace:
+        """Return the trace with ``name`` as its folder, its file name and every event's run_id."""
+        return replace(self, name=name, events=[{**e, "run_id": name} for e in self.events])
 
     @property
     def started_at(self) -> datetime:
@@ -155,7 +165,7 @@ class Trace:
         return datetime.fromisoformat(self.events[0]["timestamp"])
 
     def write(self, folder: Path) -> Path:
-        """Write the events to a file in ``folder``/``benchmark``/``time``; return its path.
+        """Write the events to a file in ``folder``/``benchmark``/``time or name``; return its path.
 
         A run's path never changes, so writing the trace again replaces the file.
 
@@ -163,8 +173,8 @@ class Trace:
             StoreError: the folder cannot be written.
         """
         time = self.started_at.strftime("%Y%m%dT%H%M%S")
-        name = f"{slug(self.events[0]['details']['model'])}-{self.run.key}.jsonl"
-        path = folder / self.run.benchmark / time / name
+        name = self.name or f"{slug(self.events[0]['details']['model'])}-{self.run.key}"
+        path = folder / self.run.benchmark / (self.name or time) / f"{name}.jsonl"
         # In ASCII: a line separator of Unicode within a reply would end the line for many readers.
         lines = map(json.dumps, self.events)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -56,11 +56,13 @@ class Trainings:
         task: the trained task.
         store: the store with data and trainings.
         data_sha256: hash of the data with which the study's runs began.
+        writes: whether new trainings are cached; if not, the store stays as it is.
     """
 
     task: Task
     store: Store
     data_sha256: str
+    writes: bool = True
     _known: dict[tuple[int, str], Evaluation] = field(default_factory=dict, repr=False)
     _splits: dict[int, Split] = field(default_factory=dict, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
@@ -79,7 +81,8 @@ class Trainings:
                 stored = self._kept(*key)
                 if stored is None:
                     stored = self._trained(config, split)
-                    self.keep([(*key, *stored)])
+                    if self.writes:
+                        self.keep([(*key, *stored)])
                 self._known[key] = stored
             return self._known[key]
 
@@ -138,6 +141,8 @@ class Trainings:
             return Evaluation(float("nan"), float("nan"))
 
     def _kept(self, split: int, config: str) -> Evaluation | None:
+        if not self.writes and not trainings_file(self.store).exists():
+            return None
         with self._database() as db:
             row = db.execute(
                 "SELECT validation, test FROM trainings WHERE data = ? AND split = ? AND "

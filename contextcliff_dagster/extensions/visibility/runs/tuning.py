@@ -36,9 +36,14 @@ from contextcliff_dagster.extensions.visibility.baselines import (
     run_search,
 )
 from contextcliff_dagster.extensions.visibility.behaviour import Step
-from contextcliff_dagster.extensions.visibility.landscape import start_of
+from contextcliff_dagster.extensions.visibility.landscape import has_headroom, start_of
 from contextcliff_dagster.extensions.visibility.runs.trainings import Trainings
-from contextcliff_dagster.extensions.visibility.section import PlannedRun, runs_of, section_of
+from contextcliff_dagster.extensions.visibility.section import (
+    PlannedRun,
+    VisibilitySection,
+    runs_of,
+    section_of,
+)
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
 from contextcliff_dagster.extensions.visibility.tasks.task import Evaluation, clamp
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall, follow_up
@@ -82,27 +87,27 @@ class Bench:
 
     Attributes:
         task: the tuned task.
-        trainings: source of its configurations' scores.
-        landscape: source of starts; None when estimating the calls of a study: then all runs begin
-        with the task's own start and nothing is trained.
+        trainings: source of its configurations' scores; None when estimating the calls of a study:
+            then all runs begin with the task's own start and nothing is trained.
+        landscape: source of starts and regrets; a single run may have none.
     """
 
     task: Task
-    trainings: Scores
+    trainings: Scores | None
     landscape: Landscape | None
     _starts: dict[tuple[str, int], Tried] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, name: str, store: Store, ground: Ground | None) -> Bench:
-        """Return the benchmark ``name``; ``ground`` is None for an estimate.
+    def of(cls, name: str, store: Store, ground: Ground | None, writes: bool = True) -> Bench:
+        """Return the benchmark ``name``; ``ground`` is None for an estimate. See `Trainings`.
 
         Raises:
             StudyError: there is none of this name.
         """
         task = task_named(name)
         if ground is None:
-            return cls(task, Trainings(task, store, ""), None)
-        return cls(task, Trainings(task, store, ground.data_sha256), ground.landscape)
+            return cls(task, None, None)
+        return cls(task, Trainings(task, store, ground.data_sha256, writes), ground.landscape)
 
     def begin(self, run: PlannedRun) -> History:
         """Return the history of a run at its start.
@@ -164,7 +169,7 @@ class Bench:
         return start_of(self.landscape, stratum, run.seed).config
 
     def _scores(self, config: Config, seed: int) -> Evaluation:
-        if self.landscape is None:
+        if self.trainings is None:
             return Evaluation(0.0, 0.0)
         return self.trainings.evaluation(config, seed)
 
@@ -174,10 +179,12 @@ class Benches:
     """The benchmarks of a study by name, created on first use.
 
     ``grounds``: landscapes and data hashes by benchmark; a missing one means an estimate (`Bench`).
+    ``writes``: whether trainings are cached.
     """
 
     store: Store
     grounds: Mapping[str, Ground]
+    writes: bool = True
 
     @cached_property
     def _made(self) -> dict[str, Bench]:
@@ -185,7 +192,7 @@ class Benches:
 
     def __getitem__(self, name: str) -> Bench:
         if name not in self._made:
-            self._made[name] = Bench.of(name, self.store, self.grounds.get(name))
+            self._made[name] = Bench.of(name, self.store, self.grounds.get(name), self.writes)
         return self._made[name]
 
 
@@ -214,7 +221,7 @@ def search_curves(
     """Return each search's normalised regret curves, start first, by benchmark and seed.
 
     If runs have several starts, their curves are averaged. Trainings are cached, so a second call
-    trains nothing.
+    trains nothing. A benchmark without a landscape has no regret, and is not searched.
 
     Raises:
         StudyError: optuna is not installed.
@@ -225,6 +232,8 @@ def search_curves(
     for done, run in enumerate(begun.values()):
         report_step("searches without a model", done, len(begun))
         bench = benches[run.benchmark]
+        if bench.landscape is None:
+            continue
         for name, make in SEARCHES.items():
             curve = _curve(bench, run, make(bench.task, run.seed), steps)
             curves[name].setdefault((run.benchmark, run.seed), []).append(curve)
@@ -236,11 +245,13 @@ def search_curves(
 
 
 def _curve(bench: Bench, run: PlannedRun, search: Search, steps: int) -> Floats:
+    trainings = bench.trainings
+    assert trainings is not None
     assert bench.landscape is not None
     start = bench.begin(run)[0].step.config
 
     def objective(config: Config) -> Evaluation:
-        return bench.trainings.evaluation(config, run.seed)
+        return trainings.evaluation(config, run.seed)
 
     return regret_curve(
         run_search(search, objective, start, steps),
@@ -248,6 +259,47 @@ def _curve(bench: Bench, run: PlannedRun, search: Search, steps: int) -> Floats:
         bench.landscape.worst,
         higher_is_better=bench.task.score.higher_is_better,
     )
+
+
+def without_headroom(
+    section: VisibilitySection, benches: Benches | Mapping[str, Bench]
+) -> list[Begun]:
+    """Return each benchmark and seed on which no run can gain more than noise from its start.
+
+    Raises:
+        DataError, StoreError: see `runs.trainings.Trainings.evaluation`.
+    """
+    gains: dict[Begun, bool] = {}
+    for run in {
+        (run.benchmark, run.seed, run.axes.start): run for run in runs_of(section)
+    }.values():
+        bench, key = benches[run.benchmark], (run.benchmark, run.seed)
+        if bench.landscape is not None and bench.trainings is not None and not gains.get(key):
+            start, evaluate = bench.begin(run)[0].step.config, bench.trainings.evaluation
+            gains[key] = has_headroom(bench.landscape, start, run.seed, evaluate)
+    return [key for key, gain in gains.items() if not gain]
+
+
+_MOST_SKIPPED = 10
+"""Seeds skipped for each seed asked for; beyond it, the benchmark allows no gain anywhere."""
+
+
+def seeds_to_skip(
+    section: VisibilitySection, benches: Benches | Mapping[str, Bench]
+) -> tuple[int, ...]:
+    """Return the seeds to replace for lack of headroom on a benchmark, in order.
+
+    There are none if too few seeds have headroom: other splits would not help.
+
+    Raises:
+        DataError, StoreError: see `without_headroom`.
+    """
+    while without := {seed for _, seed in without_headroom(section, benches)}:
+        skipped = tuple(sorted({*section.skipped_seeds, *without}))
+        if len(skipped) > _MOST_SKIPPED * section.seeds:
+            return ()
+        section = section.model_copy(update={"skipped_seeds": skipped})
+    return section.skipped_seeds
 
 
 _LEFT_ALONE = ("template", "instructions", "output_schema")
@@ -340,8 +392,6 @@ def recipe_of(
     Raises:
         StudyError: see `sources_of`.
     """
-    from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
-
     section = section_of(study)
     if not study.has_corpus:
         for key in _LEFT_ALONE:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from contextcliff_dagster.contracts import DataError, StudyError
+from contextcliff_dagster.contracts import DataError, StudyError, install_command
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -455,7 +455,7 @@ def require_scikit_learn() -> None:
     except ImportError as error:
         raise StudyError(
             "The experiment `visibility` needs scikit-learn, which is not installed: "
-            "`pip install 'contextcliff-dagster[visibility]'`."
+            f"{install_command('visibility')}."
         ) from error
 
 

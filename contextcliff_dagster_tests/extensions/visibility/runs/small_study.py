@@ -13,7 +13,7 @@ import pytest
 from contextcliff_dagster.experiments.common import measurement
 from contextcliff_dagster.experiments.common.experiment import Rows
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.extensions.visibility import landscape
+from contextcliff_dagster.extensions.visibility import kept_landscapes
 from contextcliff_dagster.extensions.visibility.experiment import VISIBILITY
 from contextcliff_dagster.inference.engines.base import Delta
 from contextcliff_dagster.inference.execution.measure import RunControl, measure
@@ -42,8 +42,8 @@ visibility:
 
 def small_landscapes(monkeypatch: pytest.MonkeyPatch) -> None:
     """16 configurations on 4 splits instead of 128 on 20."""
-    monkeypatch.setattr(landscape, "POINTS", 16)
-    monkeypatch.setattr(landscape, "SPLITS", 4)
+    monkeypatch.setattr(kept_landscapes, "POINTS", 16)
+    monkeypatch.setattr(kept_landscapes, "SPLITS", 4)
 
 
 def small_study(folder: Path, text: str = SMALL) -> Study:
