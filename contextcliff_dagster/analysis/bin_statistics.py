@@ -146,7 +146,7 @@ def bin_statistics(
             ttft_excess=_known(answered["ttft_excess"], "median"),
             ttft_ms=summary(answered["ttft_ms"].to_numpy(np.float64)),
             duration_ms=summary(answered["duration_ms"].to_numpy(np.float64)),
-            delivered_mean=None if len(answered) == len(calls) else float(delivered[i]),
+            delivered_mean=None if len(answered) == len(calls) else delivered.get(i),
         )
         rows.append(row)
     rolling = rolling_variance([r.n for r in rows], [r.variance for r in rows], settings.rolling)
@@ -154,13 +154,17 @@ def bin_statistics(
 
 
 def _delivered(sample: Sample) -> dict[int, float]:
-    """Return each bin's mean score, counting missing answers as 0; empty if none is missing."""
+    """Return each bin's mean score, counting missing answers as 0; empty if none is missing.
+
+    An example that has calls in two bins counts in one of them, so a bin may have no mean.
+    """
     answered = sample.calls["answered"]
     if answered.all():
         return {}
     calls = sample.calls.assign(score=sample.calls["score"].where(answered, 0.0))
     examples = average_replicates(calls, np.ones(len(calls), bool))
-    return dict(examples.groupby("bin_index")["score"].mean())
+    means = examples.groupby("bin_index")["score"].mean()
+    return {int(index): float(mean) for index, mean in means.items()}
 
 
 def latency_excess(sample: Sample, canaries: Mapping[str, Canary], index: int) -> ExcessByKind:

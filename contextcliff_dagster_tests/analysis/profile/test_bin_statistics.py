@@ -57,6 +57,21 @@ def test_mean_spread_and_failures_of_a_bin() -> None:
     assert (third.n, third.mean, third.failures) == (0, None, {})
 
 
+def test_an_example_with_calls_in_two_bins_counts_in_one_of_them() -> None:
+    first, second, _ = rows(
+        pd.DataFrame(
+            {
+                "length_tokens": [10, 20, 110],
+                "example_id": ["a", "b", "a"],
+                "score": [1.0, 0.0, np.nan],
+                "failure": [None, None, "context_overflow"],
+            }
+        )
+    )
+    assert (first.n, first.missing, first.delivered_mean) == (2, 0, None)
+    assert (second.n, second.missing, second.delivered_mean) == (0, 1, None)
+
+
 def test_what_the_records_do_not_carry_is_null() -> None:
     first = rows(pd.DataFrame({"length_tokens": [10, 20], "score": [1.0, 0.0]}))[0]
     for key in ("n_documents", "failure_rate", "failures", "ttft_ms", "duration_ms", "ttft_excess"):

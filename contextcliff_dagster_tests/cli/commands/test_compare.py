@@ -99,7 +99,7 @@ def test_caps_of_two_methods_are_never_compared(
     path.write_text(json.dumps({**result, "method_version": None, "safe_cap_tokens": 17}))
     after = json.loads(call(*args, "--store", str(old)).out)
     assert after["caps"] == before["caps"]
-    assert "reference-short is by an earlier method (1)" in after["warnings"][0]
+    assert "reference-short used an earlier method (1)" in after["warnings"][0]
     assert json.loads(path.read_text())["safe_cap_tokens"] == 17
 
 

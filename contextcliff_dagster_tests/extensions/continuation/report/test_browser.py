@@ -141,7 +141,7 @@ def test_layouts_switches_and_legend(browser: ReportBrowser, study: Path) -> Non
     assert "C" in (browser.one("#panels .curve").get_attribute("d") or "")
     switch(browser, "show", "trend")
     assert len(browser.all("#panels .trend")) == 3
-    assert "a doubling" in browser.one("#panels .slopes").text
+    assert "Trend per doubling" in browser.one("#panels .slopes").text
     switch(browser, "axis", "linear")
     assert "log" not in browser.one("#panels .axis").text
     for row in "012":
