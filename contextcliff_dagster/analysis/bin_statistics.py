@@ -164,7 +164,7 @@ def _delivered(sample: Sample) -> dict[int, float]:
     calls = sample.calls.assign(score=sample.calls["score"].where(answered, 0.0))
     examples = average_replicates(calls, np.ones(len(calls), bool))
     means = examples.groupby("bin_index")["score"].mean()
-    return {int(index): float(mean) for index, mean in means.items()}
+    return dict(zip(means.index.tolist(), means.tolist(), strict=True))
 
 
 def latency_excess(sample: Sample, canaries: Mapping[str, Canary], index: int) -> ExcessByKind:
