@@ -35,12 +35,12 @@ QUICK_START = (
     "./scripts/run_grid.sh nomad",
     "pip install -r requirements.txt",
     "OPENAI_API_KEY=...",
-    "python3 scripts/fetch_nomad.py",
+    "python3 fetch_nomad.py",
     "fetch_leaf.py",
     "fetch_jigsaw.py",
-    "python3 scripts/prepare_nomad.py --float32",
-    "python3 scripts/prepare_leaf.py --float32",
-    "python3 scripts/prepare_jigsaw.py",
+    "python3 prepare_nomad.py --float32",
+    "python3 prepare_leaf.py --float32",
+    "python3 prepare_jigsaw.py",
     "from src.metrics import StabilityMetric",
 )
 
