@@ -233,14 +233,13 @@ def measure(
         keys = without_refused(keys, server, entries[0])
         section_keys = {**compat.keys(keys), **server.embeddings(entries[0])}
         unreported = max_context(keys) if server.api_url else None
-        study = made_study(texts, section_keys, entries, tokenizer, unreported)
+        study = made_study(texts, section_keys, entries, tokenizer, unreported, model_id)
         if compat.compat is not None:
             if len(entries) != 1:
                 raise click.UsageError("--compat measures one model; run it once for each.")
             results = compat.results or Path("results")
             run_name = compat.run_name(entries[0], model_id, at_address=server.api_url is not None)
-            named = study_of_id(study, model_id)
-            measure_compat(named, entries[0], results, run_name, options)
+            measure_compat(study_of_id(study, model_id), entries[0], results, run_name, options)
             return
         if model_id is not None:
             study = named_study(study, model_id, "--model-id", "study")

@@ -188,7 +188,7 @@ def _draw(
     artists, plotted = {}, []
     axes.set_title(metric.name, fontsize=11)
     if metric.invert:
-        axes.set_ylabel("axis inverted: higher is worse", fontsize=9)
+        axes.set_ylabel("axis inverted: further up is worse", fontsize=9)
     axes.grid(axis="y")
     for line in lines:
         points = line.points(metric.key)

@@ -128,8 +128,7 @@ server_options = gathered_as("server", ServerOptions, _ENDPOINT_OPTIONS)
 """Decorator that passes the server's options to a command as ``server: ServerOptions``."""
 
 
-DEFAULT_URL = "http://localhost:5001"
-"""Address of a local KoboldCpp, which `--compat` asks if no model is given."""
+DEFAULT_URL = "http://localhost:5001"  # of a local KoboldCpp, if `--compat` has no model
 
 
 @contextmanager
@@ -320,9 +319,8 @@ def study_of_id(study: Study, model_id: str | None) -> Study:
     known = known_study(name)
     if known is not None and (section := known.sections.get("continuation")):
         # Rounds that the first run found to be needed are no other option.
-        own = study.sections["continuation"].model_copy(
-            update={"further_rounds": section.further_rounds}
-        )
+        further = {"further_rounds": section.further_rounds}
+        own = study.sections["continuation"].model_copy(update=further)
         study = study.changed(continuation=own.model_dump(mode="json"))
     return named_study(study, name, "--model-id", "study")
 
@@ -333,17 +331,19 @@ def made_study(
     entries: Sequence[ModelEntry],
     tokenizer: str | None = None,
     unreported: int | None = None,
+    name: str | None = None,
 ) -> Study:
     """Return the study that the options describe; its name is derived from them.
 
     ``keys`` are keys of the section. The first of the models ``entries`` sets the largest window
     and the ``tokenizer`` if they are not given. A largest window that no model could be sent is
-    lowered, with a note. ``unreported`` is the window of a server that does not report it.
+    lowered, with a note, unless a study with it exists already, also one called ``name``.
+    ``unreported`` is the window of a server that does not report it.
 
     Raises:
         StudyError: a text does not exist, or an option has an invalid value.
     """
-    from contextcliff_dagster.experiments.common.documents import DEFAULT_TOKENIZER
+    from contextcliff_dagster.studies import known_study
 
     section: dict[str, Any] = {"texts": [_file(text) for text in texts], **keys}
     # The largest context of a compat study leaves room for a template itself.
@@ -351,15 +351,29 @@ def made_study(
     windows = [entry.window_tokens or unreported for entry in entries]
     if "max_context" not in section and windows[0]:
         section["max_context"] = max(windows[0] - reserve, 1)
-    elif asked := max_context(section):
-        known = [window for window in windows if window]
-        most = max(known) - reserve if len(known) == len(windows) else asked
-        if asked > most > 0:
-            say(
-                f"Note: the largest size is {most:,} tokens, not {asked:,}; the model's window has "
-                f"{max(known):,}, of which {reserve} are left for a chat template."
-            )
-            section["max_context"] = most
+    study = _named(section, texts, entries, tokenizer)
+    asked = study.sections["continuation"].max_context
+    known = [window for window in windows if window]
+    most = max(known) - reserve if len(known) == len(windows) else asked
+    if not asked > most > 0:
+        return study
+    kept = known_study(name or study.name)
+    if kept is not None and kept.sections["continuation"].max_context == asked:
+        return study  # its passages are measured; another size would move them all
+    left = f", of which {reserve} are left for a chat template" if reserve else ""
+    says = f"Note: the largest window is {most:,} tokens, not {asked:,}; the model's has "
+    say(f"{says}{max(known):,}{left}.")
+    return _named({**section, "max_context": most}, texts, entries, tokenizer)
+
+
+def _named(
+    section: Mapping[str, Any],
+    texts: Sequence[Path],
+    entries: Sequence[ModelEntry],
+    tokenizer: str | None,
+) -> Study:
+    from contextcliff_dagster.experiments.common.documents import DEFAULT_TOKENIZER
+
     tokenizer_used = tokenizer or entries[0].tokenizer or DEFAULT_TOKENIZER
     models = [entry.name for entry in entries]
     study = CONTINUATION_OPTIONS.study(

@@ -101,9 +101,9 @@ def compat_page(results: Sequence[Mapping[str, Any]], title: str) -> Page:
     """Return the report: the rule's verdict and the picture, then the figures."""
     head = [Section(title, [Paragraph(_LIMITS)], 1)]
     for result in results:
-        blocks: list[Block] = [Paragraph(_verdict(result)), Bullets(_points(result))]
-        if image := pictures_of(result):
-            ((name, png),) = image.items()
+        blocks: list[Block] = [Paragraph(_verdict(result))]
+        blocks += [Bullets(points)] if (points := _points(result)) else []
+        for name, png in pictures_of(result).items():
             blocks.append(Figure(Path(name), "Averages of four metrics over context size", png))
         head.append(Section([Code(str(result["model"]))], blocks, 2))
     figures = [

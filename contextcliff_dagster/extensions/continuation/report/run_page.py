@@ -537,8 +537,8 @@ def _pictures(
 
     if options.view == "enhanced":
         statistics = degradation_statistics(runs[0].rounds)
-        trend = {key: statistics[key] for key in ("trend_correlation", "trend_p_value")}
-        undefined = {key: None for key, value in trend.items() if math.isnan(value)}
+        trend = ("trend_correlation", "trend_p_value")
+        undefined = {key: None for key in trend if math.isnan(statistics[key])}
         result["statistics"] = statistics | undefined
         return {"enhanced.png": plot_enhanced(runs[0], statistics, options.dpi)}
     if options.view == "convergence":

@@ -11,6 +11,7 @@ import pytest
 
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.cli.errors import shown_arguments
+from contextcliff_dagster.extensions.continuation import made_study as made
 from contextcliff_dagster.extensions.continuation.experiment import CONTINUATION
 from contextcliff_dagster.extensions.continuation.made_study import KEY_VARIABLES, made_study
 from contextcliff_dagster.inference.models.models_file import get_model, load_models
@@ -196,7 +197,25 @@ def test_a_size_as_large_as_the_window_is_lowered_until_it_can_be_sent(
     assert section.sizes == (512, 1024 - 128)
     asked = sum(one["path"].endswith("/completions") for one in read_log(log))
     assert asked == len(section.sizes) + (server["kind"] == "plain")  # a word, before the first
-    assert "the largest size is 896 tokens, not 1,024" in capsys.readouterr().err
+    assert "the largest window is 896 tokens, not 1,024" in capsys.readouterr().err
+
+
+def test_a_study_measured_with_the_whole_window_goes_on_as_it_is(
+    here: Path, url: str, log: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked() -> int:
+        return sum(one["path"].endswith("/completions") for one in read_log(log))
+
+    for named in ((), ("--model-id", "whole")):
+        options = ("--api-url", url, "--max-context", "1k", *named)
+        with monkeypatch.context() as earlier:
+            earlier.setattr(made, "_TEMPLATE_TOKENS", 0)  # as before sizes were lowered
+            assert run(*options) == 0
+        before = asked()
+        capsys.readouterr()
+        assert run(*options) == 0
+        assert "the largest window is" not in capsys.readouterr().err
+        assert asked() == before
 
 
 class Strict(DialectServer):
