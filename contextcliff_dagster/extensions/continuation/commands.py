@@ -40,8 +40,8 @@ from contextcliff_dagster.extensions.continuation.made_study import (
     print_run,
     served_model,
     server_options,
-    study_of_id,
-    trial_decoding,
+    study_of_run,
+    text_file,
     without_refused,
 )
 
@@ -226,6 +226,8 @@ def measure(
     check_budget()
     if not texts:
         raise click.UsageError("No text is named; add a file of prose, such as novel.txt.")
+    for text in texts:  # before a server is asked
+        text_file(text)
     if compat.compat is not None and not models and server.api_url is None:
         say(f"Note: no model is named, so {DEFAULT_URL} is asked; --api-url names another server.")
         server = replace(server, api_url=DEFAULT_URL)
@@ -239,7 +241,8 @@ def measure(
                 raise click.UsageError("--compat measures one model; run it once for each.")
             results = compat.results or Path("results")
             run_name = compat.run_name(entries[0], model_id, at_address=server.api_url is not None)
-            measure_compat(study_of_id(study, model_id), entries[0], results, run_name, options)
+            study = study_of_run(study, run_name) if model_id is not None else study
+            measure_compat(study, entries[0], results, run_name, options)
             return
         if model_id is not None:
             study = named_study(study, model_id, "--model-id", "study")
@@ -258,8 +261,8 @@ def _models(
             "Which model? Give either --model NAME or --api-url http://localhost:5001."
         )
     if server.api_url is not None:
-        trial = None if dry_run else trial_decoding(keys)
-        with served_model(server, max_context(keys), trial) as (entry, tokenizer):
+        sampled = None if dry_run else keys
+        with served_model(server, max_context(keys), sampled) as (entry, tokenizer):
             yield [entry], tokenizer
         return
     for name in ("api_password", "model_name", "embedding_model", "set_keys"):

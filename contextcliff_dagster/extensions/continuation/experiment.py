@@ -204,7 +204,6 @@ class Continuation(Experiment):
         return write(run, self.read_results(run), others)
 
     def depends_on(self, study: Study, step: Step) -> Mapping[str, Any]:
-        from contextcliff_dagster.extensions.continuation.compat.metrics import SHIPPED
         from contextcliff_dagster.extensions.continuation.scoring import (
             SCORING_VERSION,
             embedder_name,
@@ -221,7 +220,7 @@ class Continuation(Experiment):
             embedder = embedder_name(study) if is_required(study) else None
             return {"scoring": SCORING_VERSION, "embedder": embedder}
         if step == "result":
-            word_list = {"word_list": section.word_list or SHIPPED} if section.compat else {}
+            word_list = {"word_list": section.word_list} if section.compat else {}
             return {**super().depends_on(study, step), "margin": section.margin, **word_list}
         return super().depends_on(study, step)
 

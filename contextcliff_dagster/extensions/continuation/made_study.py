@@ -29,13 +29,16 @@ from contextcliff_dagster.cli.options import (
 )
 from contextcliff_dagster.cli.setup.endpoint import EndpointOptions, set_option
 from contextcliff_dagster.contracts import EngineError, StudyError
-from contextcliff_dagster.extensions.continuation.section import ContinuationSection, tokens_of
+from contextcliff_dagster.extensions.continuation.section import (
+    BUILT_IN,
+    ContinuationSection,
+    tokens_of,
+)
 from contextcliff_dagster.sampling.tokenizers.tokenizers import hub_file, is_repository
 from contextcliff_dagster.store import Store, slug
 
 if TYPE_CHECKING:
     from contextcliff_dagster.extensions.continuation.compat.runs import RunName
-    from contextcliff_dagster.inference.engines.base import Decoding
     from contextcliff_dagster.inference.execution.single_request import Served
     from contextcliff_dagster.inference.models.models_file import ModelEntry, NewEntry
     from contextcliff_dagster.studies import Study
@@ -133,13 +136,14 @@ DEFAULT_URL = "http://localhost:5001"  # of a local KoboldCpp, if `--compat` has
 
 @contextmanager
 def served_model(
-    options: ServerOptions, max_context: int | None, trial: Decoding | None = None
+    options: ServerOptions, max_context: int | None, keys: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[ModelEntry, str | None]]:
     """Yield the stored models.yaml entry for the server's model, and its tokenizer.
 
     ``max_context`` (tokens) is needed if the server does not report its window. The tokenizer is
     the one specified, else the server's if it counts tokens, else None. An unknown kind of server
-    is asked for a word with ``trial``, if given, and a parameter that it refuses is omitted.
+    is asked for a word, sampled by ``keys`` of the section, and a parameter that it refuses is
+    omitted; without ``keys`` it is not asked.
 
     Raises:
         StudyError: the address is invalid, or the server reports no model or no window.
@@ -149,23 +153,30 @@ def served_model(
 
     with _key(options.api_password) as variable:
         new, served = _new_entry(options, variable, max_context)
-        if trial is not None and not served.knows_sampling:
-            new = _accepted(new, trial)
+        if keys is not None and not served.knows_sampling:
+            new = _accepted(new, keys)
         with kept_model(new) as entry:
             yield entry, entry.tokenizer or (f"server:{entry.name}" if served.counts else None)
 
 
-def _accepted(new: NewEntry, trial: Decoding) -> NewEntry:
-    """Return the entry with the quirks that its server needs to accept ``trial``.
+def _accepted(new: NewEntry, keys: Mapping[str, Any]) -> NewEntry:
+    """Return the entry with the quirks that its server needs to accept the study's sampling.
 
-    An entry of the same name that the store has keeps its quirks, without another call.
+    An entry that the store has with such a quirk keeps it, without another call.
     """
-    from contextcliff_dagster.inference.execution.single_request import try_model
+    from contextcliff_dagster.inference.engines.base import Decoding
+    from contextcliff_dagster.inference.execution.single_request import MOST_OUTPUT, try_model
     from contextcliff_dagster.inference.models.models_file import NewEntry, load_models
+    from contextcliff_dagster.inference.requests.recipe import Sampling
 
-    known = load_models().get(new.name)
-    with _named_after_options():
-        entry = known or asyncio.run(try_model(new.checked(), _SECONDS, trial)).entry
+    asked = {key: keys[key] for key in ("temperature", "top_k", "top_p", "seed") if key in keys}
+    study = CONTINUATION_OPTIONS.study({"texts": ["text"], **asked}, models=[new.name])
+    section, entry = study.sections["continuation"], load_models().get(new.name)
+    if entry is None or entry.quirks.top_k == "send":
+        sampling = Sampling(section.top_k, section.top_p, section.seed)
+        trial = Decoding(MOST_OUTPUT, temperature=section.temperature[0], sampling=sampling)
+        with _named_after_options():
+            entry = asyncio.run(try_model(new.checked(), _SECONDS, trial)).entry
     quirks = entry.quirks.model_dump(exclude_defaults=True)
     return NewEntry(new.name, {**new.fields, "quirks": quirks}) if quirks else new
 
@@ -286,16 +297,6 @@ def max_context(keys: Mapping[str, Any]) -> int | None:
         raise StudyError(f"--max-context: {error}; see `contextcliff continuation -h`.") from None
 
 
-def trial_decoding(keys: Mapping[str, Any]) -> Decoding:
-    """Return how a server is asked for one word, with the sampling parameters of the study."""
-    from contextcliff_dagster.inference.engines.base import Decoding
-    from contextcliff_dagster.inference.execution.single_request import MOST_OUTPUT
-    from contextcliff_dagster.inference.requests.recipe import Sampling
-
-    top_k = keys.get("top_k", ContinuationSection.model_fields["top_k"].default)
-    return Decoding(MOST_OUTPUT, temperature=1.0, sampling=Sampling(top_k=top_k))
-
-
 def without_refused(keys: Mapping[str, Any], server: ServerOptions, entry: ModelEntry) -> Any:
     """Return ``keys`` without top-k sampling if the trial call has shown that it is refused."""
     is_found = server.api_url is not None and "top_k" not in server.set_keys.get("quirks", {})
@@ -305,22 +306,21 @@ def without_refused(keys: Mapping[str, Any], server: ServerOptions, entry: Model
     return {**keys, "top_k": 0}
 
 
-def study_of_id(study: Study, model_id: str | None) -> Study:
-    """Return the study of a `--compat` run, named after its id.
+def study_of_run(study: Study, run: RunName) -> Study:
+    """Return the study of a `--compat` run, named after its id, text and model.
 
     Raises:
         StudyError: a study with other options has the name.
     """
     from contextcliff_dagster.studies import known_study
 
-    name = slug(model_id or "")[:60].strip("-")
-    if not name:
-        return study
+    section = study.sections["continuation"]
+    model = run.model.removeprefix("koboldcpp/")
+    name = slug(f"{run.id}-{section.text_names[0]}-{model}")[:60].strip("-")
     known = known_study(name)
-    if known is not None and (section := known.sections.get("continuation")):
+    if known is not None and (kept := known.sections.get("continuation")):
         # Rounds that the first run found to be needed are no other option.
-        further = {"further_rounds": section.further_rounds}
-        own = study.sections["continuation"].model_copy(update=further)
+        own = section.model_copy(update={"further_rounds": kept.further_rounds})
         study = study.changed(continuation=own.model_dump(mode="json"))
     return named_study(study, name, "--model-id", "study")
 
@@ -345,7 +345,7 @@ def made_study(
     """
     from contextcliff_dagster.studies import known_study
 
-    section: dict[str, Any] = {"texts": [_file(text) for text in texts], **keys}
+    section: dict[str, Any] = {"texts": [text_file(text) for text in texts], **keys}
     # The largest context of a compat study leaves room for a template itself.
     reserve = 0 if keys.get("compat") else _TEMPLATE_TOKENS
     windows = [entry.window_tokens or unreported for entry in entries]
@@ -392,7 +392,7 @@ def _named(
     return study.changed(name=f"continuation-{stem}{more}-{suffix}")
 
 
-def _file(text: Path) -> str:
+def text_file(text: Path) -> str:
     """Return the text's absolute path.
 
     Raises:
@@ -461,7 +461,7 @@ class CompatOptions:
         """
         if self.compat is None:
             return dict(keys)
-        compat_keys: dict[str, Any] = {"compat": self.compat}
+        compat_keys: dict[str, Any] = {"compat": self.compat, "word_list": BUILT_IN}
         if self.word_list is not None:
             from contextcliff_dagster.extensions.continuation.compat.metrics import read_word_list
 
@@ -541,7 +541,7 @@ def _say_notes(study: Study, *, repeated: bool) -> None:
             "Note: the text is too short for the largest window and is repeated, so the author's "
             "continuation may be in the context."
         )
-    if not section.word_list:
+    if section.word_list == BUILT_IN:
         say(
             "Note: the cloze score uses the built-in list of familiar words, not that of Dale and "
             "Chall; --word-list names another."

@@ -21,7 +21,7 @@ from contextcliff_dagster.extensions.continuation.compat.slicing import (
 from contextcliff_dagster.store import slug
 from contextcliff_dagster.studies.sections import Section, listed
 
-BASE = "base"
+BASE, BUILT_IN = "base", "built-in"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,8 @@ class ContinuationSection(Section):
     )
     word_list: str = Field(
         default="",
-        description="File of familiar words, one per line, for `compat`",
+        description="Familiar words of the cloze score of `compat`: a file with one per line, or "
+        "`built-in`; without them there is none",
         examples=["easy_words.txt"],
         json_schema_extra={"with": {**_NEEDS["with"], "compat": "context-tester"}},
     )
@@ -261,7 +262,7 @@ class ContinuationSection(Section):
     @property
     def named_files(self) -> Sequence[str]:
         """Return the files that the section specifies; files outside its folder need permission."""
-        return (*self.texts, *([self.word_list] if self.word_list else []))
+        return (*self.texts, *({self.word_list} - {"", BUILT_IN}))
 
     @property
     def named_servers(self) -> Sequence[str]:

@@ -137,8 +137,6 @@ def read_word_list(path: Path) -> frozenset[str]:
 
 
 FAMILIAR_WORDS = Path(__file__).with_name("familiar_words.txt")
-SHIPPED = "built-in 1"
-"""Name and version of the built-in list in results."""
 
 
 @cache

@@ -6,11 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.extensions.continuation.compat.metrics import (
-    COHERENCE_KEYS,
-    METRICS,
-    SHIPPED,
-)
+from contextcliff_dagster.extensions.continuation.compat.metrics import COHERENCE_KEYS, METRICS
 from contextcliff_dagster.extensions.continuation.compat.result_files import ContextResult, Run
 from contextcliff_dagster.extensions.continuation.compat.runs import (
     generations_of,
@@ -19,6 +15,7 @@ from contextcliff_dagster.extensions.continuation.compat.runs import (
 )
 from contextcliff_dagster.extensions.continuation.compat.statistics import trend_analysis
 from contextcliff_dagster.extensions.continuation.documents import section_of
+from contextcliff_dagster.extensions.continuation.section import BUILT_IN
 from contextcliff_dagster.reporting.sections import (
     Block,
     Bullets,
@@ -90,7 +87,7 @@ def result_of(run: StudyRun, experiment: Experiment, model: str) -> dict[str, An
         "rounds": section.rounds,
         "text": section.text_names[0],
         "text_repeated": was_repeated(run.study, run.store),
-        "word_list": section.word_list or SHIPPED,
+        "word_list": section.word_list,
         "sizes": sizes,
         "author": {m: tally.author[m] for m in measured if m in tally.author},
         **trend_analysis(tally.averages),
@@ -189,7 +186,9 @@ def _notes(result: Mapping[str, Any]) -> list[str]:
     notes = _state_notes(by_state)
     if replaced:
         notes.append(f"Rounds that its rule treats as outliers and replaces: {replaced}.")
-    if result["word_list"] == SHIPPED:
+    if not result["word_list"]:
+        notes.append("Without a word list there is no cloze score; `word_list: built-in` sets one.")
+    elif result["word_list"] == BUILT_IN:
         notes.append(
             "The cloze score uses the built-in list of familiar words, not that of Dale and Chall: "
             "it is about a point higher."

@@ -27,7 +27,6 @@ from contextcliff_dagster.experiments.common.documents import (
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.extensions.continuation.compat.metrics import (
     COHERENCE_KEYS,
-    SHIPPED,
     Embed,
     Figures,
     coherence,
@@ -65,7 +64,7 @@ from contextcliff_dagster.extensions.continuation.prose.embedders import (
     EndpointEmbedder,
     local_embedder,
 )
-from contextcliff_dagster.extensions.continuation.section import cells_of
+from contextcliff_dagster.extensions.continuation.section import BUILT_IN, cells_of
 from contextcliff_dagster.store import write_atomic
 
 if TYPE_CHECKING:
@@ -235,8 +234,10 @@ def generations_of(run: StudyRun, experiment: Experiment, model: str) -> Generat
     )
 
 
-def familiar_of(study: Study) -> frozenset[str]:
-    """Return the words of the study's word list, or the built-in ones.
+def familiar_of(study: Study) -> frozenset[str] | None:
+    """Return the words of the study's word list, or None without one.
+
+    A study never gets a list that it was not measured with: outliers depend on the cloze score.
 
     Raises:
         StudyError: the list cannot be read.
@@ -244,8 +245,8 @@ def familiar_of(study: Study) -> frozenset[str]:
     from contextcliff_dagster.studies.study import absolute, refuse_without_leave
 
     file = section_of(study).word_list
-    if not file:
-        return shipped_words()
+    if file in ("", BUILT_IN):
+        return shipped_words() if file else None
     refuse_without_leave(study, "continuation")
     return read_word_list(Path(absolute(study.folder, file)))
 
@@ -291,7 +292,7 @@ def _coherence(one: Round, embed: Embed | None) -> dict[str, float]:
 
 
 def _in_order(
-    rows: Sequence[Mapping[str, Any]], study: Study, familiar: frozenset[str]
+    rows: Sequence[Mapping[str, Any]], study: Study, familiar: frozenset[str] | None
 ) -> list[Round | None]:
     """Return the rounds before the first that has no answer yet."""
     by_number = {row["replicate"]: row for row in rows}
@@ -301,7 +302,7 @@ def _in_order(
     return rounds
 
 
-def _round(row: Mapping[str, Any], study: Study, familiar: frozenset[str]) -> Round | None:
+def _round(row: Mapping[str, Any], study: Study, familiar: frozenset[str] | None) -> Round | None:
     from contextcliff_dagster.scoring.parse import parse_answer
 
     prefix = study.recipe().answer_prefix or ""
@@ -329,7 +330,7 @@ def _round(row: Mapping[str, Any], study: Study, familiar: frozenset[str]) -> Ro
 
 
 @lru_cache(maxsize=4096)
-def _metrics(text: str, familiar: frozenset[str]) -> Figures:
+def _metrics(text: str, familiar: frozenset[str] | None) -> Figures:
     return text_metrics(text, familiar)
 
 
@@ -474,7 +475,7 @@ def metadata_of(
         "end_time": found.finished[-1] if found.finished else None,
         "successful_contexts": completed,
         "study": study.name,
-        "word_list": section.word_list or SHIPPED,
+        "word_list": section.word_list or None,
     }
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.cli import main
-from contextcliff_dagster.extensions.continuation import commands
+from contextcliff_dagster.extensions.continuation import commands, made_study
 from contextcliff_dagster.extensions.continuation.compat import runs
 from contextcliff_dagster.extensions.continuation.compat.metrics import METRICS
 from contextcliff_dagster.extensions.continuation.compat.result_files import read_run
@@ -114,7 +114,7 @@ def test_a_run_has_its_files_and_outliers_are_replaced(
         *(f"context_{size}_results.json" for size in SIZES),
         *(f"served-novel.txt-first{end}" for end in (".csv", "_generations.txt", ".png")),
     }
-    page = Store.default().study_dir("first") / "report" / "latest" / "report.html"
+    page = Store.default().study_dir("first-novel-served") / "report" / "latest" / "report.html"
     report = page.read_text(encoding="utf-8")
     head = report[: report.index("What are the averages?")]
     assert "By its rule: no degradation from 2,048 to 4,096 tokens" in head
@@ -151,6 +151,32 @@ def test_an_id_that_exists_is_refused_before_anything_is_asked(
     run = read_run(here / "results" / "served-novel-second")
     assert run.averages[2048]["cloze_score"] > 0
     assert "built-in list of familiar words" in capsys.readouterr().err
+
+
+def test_a_study_measured_without_a_word_list_keeps_its_rounds(
+    here: Path, url: str, writer: Writer, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer.odd = frozenset({2})
+    with monkeypatch.context() as earlier:
+        earlier.setattr(made_study, "BUILT_IN", "")  # as before there was a list
+        assert main(arguments(url, "--model-id", "old")) == 0
+    asked = seeds(writer)
+    capsys.readouterr()
+    assert main(["report", "old-novel-served"]) == 0
+    out = capsys.readouterr().out
+    assert "Without a word list there is no cloze score" in " ".join(out.split())
+    assert "are missing" not in out
+    assert main(arguments(url, "--model-id", "new")) == 0
+    assert all(count == len(SIZES) for count in seeds(writer).values())  # none is bought twice
+    assert seeds(writer) >= asked
+
+
+def test_one_id_serves_several_texts(here: Path, url: str) -> None:
+    for name in ("novel", "letter"):
+        Path(f"{name}.txt").write_text(novel(1, sentences=900), encoding="utf-8")
+        words = arguments(url, "--model-id", "v1", "--max-context", "2k", "--rounds", "1")
+        assert main([words[0], f"{name}.txt", *words[2:]]) == 0
+        assert (here / "results" / f"served-{name}-v1").is_dir()
 
 
 def test_without_a_model_the_address_of_a_local_server_is_asked(

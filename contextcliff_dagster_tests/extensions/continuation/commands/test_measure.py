@@ -230,14 +230,17 @@ class Strict(DialectServer):
 def test_top_k_that_a_server_refuses_is_left_out_before_the_first_call(
     here: Path, log: Path, capsys: Capsys
 ) -> None:
-    window = ("--model-name", "served", "--max-context", "1k", "--model-id", "strict")
+    window = ("--model-name", "served", "--max-context", "1k", "--model-id", "strict",
+              "--temp", ".5")  # fmt: skip
     with on_a_thread(Strict({"kind": "plain", "log": str(log)}).handle) as url:
         assert run("--api-url", url, *window, "--dry-run") == 0
         assert not [one for one in read_log(log) if one["path"].endswith("/completions")]
         for _ in range(2):
             assert run("--api-url", url, *window) == 0
             assert "the server refuses top_k" in capsys.readouterr().err
+        assert run("--api-url", url, *window, "--temp", "3") == 2  # refused before it is asked
     asked = [one["options"] for one in read_log(log) if one["path"].endswith("/completions")]
+    assert {one["temperature"] for one in asked} == {0.5}
     assert ["top_k" in one for one in asked] == [True, False, False, False]
     study = load_studies()["strict"]
     assert CONTINUATION.recipe(study).sampling.top_k == 0
