@@ -176,10 +176,13 @@ def _judge(
 ) -> Result:
     with Ledger.open(path) as ledger:
         spent = ledger.spent("s", "c")
+        # A later attempt reserves more once an answer has shown that the server counts more, and
+        # the log does not say which attempt a request was: the least bounds every excess.
         reserved = {
             row[0]: row[1:]
             for row in ledger.read(
-                "SELECT DISTINCT call_key, reserved_usd, reserved_tokens FROM attempts"
+                "SELECT call_key, min(reserved_usd), min(reserved_tokens) FROM attempts"
+                " GROUP BY call_key"
             )
         }
         kept = {key for (key,) in ledger.read("SELECT call_key FROM results")}
