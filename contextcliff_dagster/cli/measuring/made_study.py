@@ -40,23 +40,33 @@ def check_budget() -> None:
 
 
 def measure_made_study(
-    study: Study, options: RunOptions, agree: Callable[[Prepared], None] | None = None
+    study: Study,
+    options: RunOptions,
+    agree: Callable[[Prepared], None] | None = None,
+    complete: Callable[[Study], Study] | None = None,
 ) -> None:
     """Make the missing calls of ``study`` and print its report; arguments as `run_made_study`."""
     from contextcliff_dagster.cli.commands.report import print_profiled
 
-    done = run_made_study(study, options, agree)
+    done = run_made_study(study, options, agree, complete)
     if done is not None:
         print_profiled(done, as_json=options.as_json)
 
 
 def run_made_study(
-    study: Study, options: RunOptions, agree: Callable[[Prepared], None] | None = None
+    study: Study,
+    options: RunOptions,
+    agree: Callable[[Prepared], None] | None = None,
+    complete: Callable[[Study], Study] | None = None,
 ) -> Profiled | None:
     """Make the missing calls of ``study`` and return its results.
 
-    With `dry_run`, print the estimate and return None. ``agree`` may refuse before the user is
-    asked about the cost.
+    With `dry_run`, print the estimate and return None.
+
+    Args:
+        agree: may refuse before the user is asked about the cost.
+        complete: called once the cost is agreed on; does what takes long and returns the study to
+            measure, which has as many calls.
 
     Raises:
         ContextCliffError: the study cannot be measured, or the user declined the cost.
@@ -79,6 +89,8 @@ def run_made_study(
             agree(prepared)
         limit = options.budget if options.budget is not None else study.budget.usd
         agree_on_cost(prepared, limit, yes=options.yes)
+        if complete is not None:
+            study = complete(study)
         keep_definition(study, store)
         with ProgressBar() as bar, interruption_says(store, study, campaign):
             done = profile_study(

@@ -7,12 +7,14 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from contextcliff_dagster.cli.display.output import duration, print_either, print_json
+from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.measuring.made_study import (
     RunOptions,
     check_budget,
@@ -45,6 +47,7 @@ from contextcliff_dagster.reporting.wording import count
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.extensions.visibility.kept_landscapes import Work
     from contextcliff_dagster.extensions.visibility.runs.traces import Trace
     from contextcliff_dagster.extensions.visibility.section import PlannedRun
     from contextcliff_dagster.inference.models.models_file import ModelEntry
@@ -78,6 +81,7 @@ def made_study(
             belongs to a study with other options.
     """
     from contextcliff_dagster.inference.models.models_file import get_model, load_models
+    from contextcliff_dagster.studies import known_study
 
     models_file = load_models()
     entries = [get_model(model, models_file) for model in models]
@@ -99,7 +103,16 @@ def made_study(
         return named_study(study, name, "--run-id", "run")
     section = study.sections["visibility"]
     some = "-".join(section.benchmarks) if len(section.benchmarks) < 3 else "several"
-    return study.changed(name=f"visibility-{some}-{digest(section.model_dump(mode='json'))}")
+    # Replaced seeds do not decide the name: the same command finds the study, and keeps its seeds.
+    decides = section.model_dump(mode="json", exclude={"skipped_seeds"})
+    study = study.changed(name=f"visibility-{some}-{digest(decides)}")
+    known = known_study(study.name)
+    return study if known is None else _skipping(study, section_of(known).skipped_seeds)
+
+
+def _skipping(study: Study, seeds: Sequence[int]) -> Study:
+    keys = {**section_of(study).model_dump(mode="json"), "skipped_seeds": list(seeds)}
+    return study.changed(visibility=keys)
 
 
 def _read_keys(entries: Sequence[ModelEntry]) -> None:
@@ -209,6 +222,8 @@ def command_of(run: PlannedRun, section: VisibilitySection, model: str) -> str:
     levels = {name: getattr(run.axes, name) for name in AXES}
     words = ["--benchmark", run.benchmark, "--model", model, "--seed", str(run.seed)]
     words += ["--num-steps", str(section.steps)]
+    if section.landscape != "full":
+        words += ["--landscape", section.landscape]
     if section.temperature:
         words += ["--temperature", f"{section.temperature:g}"]
     if section.replies != "free":
@@ -228,21 +243,23 @@ def command_of(run: PlannedRun, section: VisibilitySection, model: str) -> str:
     return shlex.join(["contextcliff", "visibility", "run", *words])
 
 
-def print_plan(study: Study, asked: VisibilitySection, options: RunOptions) -> None:
-    """Print a grid's runs as commands, its calls, its landscapes and the seeds it replaces.
+def print_plan(study: Study, options: RunOptions, *, is_grid: bool) -> None:
+    """Print the runs as commands, their calls, landscapes, and the seeds that a grid replaces.
 
-    ``asked``: the section before seeds without headroom were replaced.
+    Raises:
+        ContextCliffError: the study cannot be measured.
     """
     from contextcliff_dagster.cli.commands.profile import say_notes
     from contextcliff_dagster.cli.display.samples import print_prepared
-    from contextcliff_dagster.extensions.visibility.kept_landscapes import work_left
     from contextcliff_dagster.run.study import prepare_study
 
-    store, section = Store.default(), section_of(study)
+    store, asked = Store.default(), section_of(study)
+    work = landscapes_left(asked, store)
+    if is_grid:
+        study = with_headroom(study, work, writes=False)
+    section = section_of(study)
     prepared = prepare_study(study, campaign=options.campaign, keep=False, store=store)
     say_notes(prepared)
-    tabulated = () if section.is_single else section.benchmarks
-    work = [work_left(name, store, section) for name in tabulated]
     commands = [command_of(run, section, m) for m in study.models for run in runs_of(section)]
     skipped = section.skipped_seeds
     if options.as_json:
@@ -261,15 +278,10 @@ def print_plan(study: Study, asked: VisibilitySection, options: RunOptions) -> N
         click.echo(command)
     click.echo()
     print_prepared(prepared, store, as_json=False)
-    coarser = "" if section.landscape == "coarse" else " (--landscape coarse: 256)"
-    for part in (missing := [part for part in work if part.rows]):
-        click.echo(
-            f"Landscape of {part.benchmark}, before the first call: {part.rows:,} of "
-            f"{count(part.of, 'training')}, about {duration(part.cpu_seconds)} of CPU time"
-            f"{coarser}."
-        )
-    if missing:
-        click.echo("Seeds on whose splits nothing can be gained are replaced then.")
+    for part in work:
+        click.echo(landscape_sentence(part, section))
+    if work and is_grid:
+        click.echo("Seeds without headroom are replaced after that.")
     if skipped:
         lost, now = sorted({*asked.seed_numbers} & {*skipped}), section.seed_numbers
         click.echo(
@@ -278,29 +290,53 @@ def print_plan(study: Study, asked: VisibilitySection, options: RunOptions) -> N
         )
 
 
-def with_headroom(study: Study, keys: Mapping[str, Any], *, writes: bool) -> Study:
-    """Return the grid with other seeds for those on whose splits nothing can be gained.
-
-    A grid that has begun keeps its seeds. Tabulates missing landscapes if it ``writes``, else does
-    nothing without them.
+def landscapes_left(section: VisibilitySection, store: Store) -> list[Work]:
+    """Return the landscapes that the first call has to wait for; writes nothing.
 
     Raises:
         StudyError, DataError, StoreError: see `kept_landscapes.grounds_of`.
     """
-    from contextcliff_dagster.extensions.visibility.kept_landscapes import ground_named, work_left
+    from contextcliff_dagster.extensions.visibility.kept_landscapes import work_left
+
+    names = () if section.is_single else section.benchmarks
+    return [work for name in names if (work := work_left(name, store, section)).rows]
+
+
+def landscape_sentence(work: Work, section: VisibilitySection) -> str:
+    """Return the sentence that names a missing landscape and what it costs."""
+    coarser = "" if section.landscape == "coarse" else " (--landscape coarse: 256)"
+    return (
+        f"Landscape of {work.benchmark}, before the first call: {work.rows:,} of "
+        f"{count(work.of, 'training')}, about {duration(work.cpu_seconds)} of CPU time{coarser}."
+    )
+
+
+def completed(study: Study, *, is_grid: bool) -> Study:
+    """Say what tabulating the missing landscapes takes; in a grid, do so and replace seeds."""
+    work = landscapes_left(section_of(study), Store.default())
+    for part in work:
+        say(f"{landscape_sentence(part, section_of(study))} Each training is kept.")
+    return with_headroom(study, work, writes=True) if is_grid else study
+
+
+def with_headroom(study: Study, work: Sequence[Work], *, writes: bool) -> Study:
+    """Return a grid with other seeds for those on whose splits nothing can be gained.
+
+    A grid that has begun keeps its seeds. If it ``writes``, tabulates the missing landscapes, of
+    which ``work`` is left; else keeps all seeds if one is missing.
+
+    Raises:
+        StudyError, DataError, StoreError: see `kept_landscapes.grounds_of`.
+    """
+    from contextcliff_dagster.extensions.visibility.kept_landscapes import ground_named
     from contextcliff_dagster.extensions.visibility.runs.tuning import Benches, seeds_to_skip
     from contextcliff_dagster.studies import known_study
 
     store, section = Store.default(), section_of(study)
-    if section.is_single or known_study(study.name) is not None:
-        return study
-    if not writes and any(work_left(name, store, section).rows for name in section.benchmarks):
+    if section.is_single or (work and not writes) or known_study(study.name) is not None:
         return study
     grounds = {name: ground_named(name, store, section) for name in section.benchmarks}
-    skipped = seeds_to_skip(section, Benches(store, grounds, writes))
-    if not skipped:
-        return study
-    return made_study({**keys, "skipped_seeds": skipped}, study.models, "grid")
+    return _skipping(study, seeds_to_skip(section, Benches(store, grounds, writes)))
 
 
 def print_run(trace: Trace, file: Path, report: Path, *, as_json: bool, steps: bool) -> None:
@@ -414,6 +450,12 @@ _AGENT_OPTIONS = together(
         default="last",
         help="Configuration that each proposal changes (default: last).",
     ),
+    click.option(
+        "--landscape",
+        type=click.Choice(["full", "coarse"]),
+        default="full",
+        help="coarse: measure the regret by 256 trainings instead of 2,560 (default: full).",
+    ),
 )
 _SEED = count_option(
     "--seed",
@@ -510,8 +552,12 @@ def run(
     study = made_study(
         {**keys, "benchmarks": benchmarks, "seeds": 1}, models or (DEFAULT_MODEL,), "run", run_id
     )
+    if options.dry_run and not section_of(study).is_single:
+        print_plan(study, options, is_grid=False)
+        return
     # Here --verbose means the steps of the run, not Dagster's log.
-    profiled = run_made_study(study, replace(options, verbose=False))
+    quiet = replace(options, verbose=False)
+    profiled = run_made_study(study, quiet, complete=partial(completed, is_grid=False))
     if profiled is None:
         return
 
@@ -551,12 +597,6 @@ next(option for option in run.params if option.name == "verbose").help = "Print 
 @count_option(
     "--seeds", 1, 1000, f"Runs per combination (default: {GRID_SEEDS}).", default=GRID_SEEDS
 )
-@click.option(
-    "--landscape",
-    type=click.Choice(["full", "coarse"]),
-    default="full",
-    help="coarse: measure the regret by 256 trainings instead of 2,560 (default: full).",
-)
 @_SEED
 @_AGENT_OPTIONS
 @folder_option("--traces", "Also write the trace of every run below this folder.")
@@ -587,22 +627,22 @@ def grid(
         raise click.BadParameter(str(error), param_hint="--levels") from None
     if not (benchmarks := [*names, *named]):
         raise click.UsageError("A grid needs a benchmark; name one, e.g. toy.")
-    keys = {name: given.pop(name) for name in ("seeds", "first_seed", "landscape", *_OF_AGENT)}
+    keys = {name: given.pop(name) for name in ("seeds", "first_seed", *_OF_AGENT)}
     keys["steps"] = keys["steps"] or GRID_STEPS
     section_keys = {**GRIDS[runs], **keys, **own_levels, "benchmarks": benchmarks}
     options = RunOptions(**given)
     check_budget()
-    asked = made_study(section_keys, models or (DEFAULT_MODEL,), "grid")
-    study = with_headroom(asked, section_keys, writes=not options.dry_run)
+    study = made_study(section_keys, models or (DEFAULT_MODEL,), "grid")
     if options.dry_run:
-        print_plan(study, section_of(asked), options)
+        print_plan(study, options, is_grid=True)
         return
+    complete = partial(completed, is_grid=True)
     if traces is None:
-        measure_made_study(study, options)
+        measure_made_study(study, options, complete=complete)
         return
     from contextcliff_dagster.cli.commands.report import print_profiled
 
-    profiled = run_made_study(study, options)
+    profiled = run_made_study(study, options, complete=complete)
     assert profiled is not None
     for trace in _traces(profiled):
         trace.write(traces)
@@ -610,7 +650,7 @@ def grid(
 
 
 _SHOWN = ("task", "metric", "resources", "bounds", "direction")
-_OF_AGENT = ("steps", "temperature", "replies", "base")
+_OF_AGENT = ("steps", "temperature", "replies", "base", "landscape")
 
 
 def _require_whole(trace: Trace, done: Profiled) -> None:

@@ -76,7 +76,7 @@ def test_a_run_calls_its_model_before_any_row_of_a_landscape(
     assert trained == [0, 0, 0]
     assert [line.split()[0] for line in out.splitlines()[:3]] == ["Best", "Test", "Final"]
     assert "regret" not in out
-    assert "No landscape: the regret is not known" in done("report", "first").out
+    assert "Regret is unknown: this benchmark has no landscape" in done("report", "first").out
     result = results_of("first", contextcliff_home)
     assert (result["n_runs"], result["missing"]) == (1, [])
     assert result["cells"][0]["means"]["regret"] is None
@@ -102,7 +102,7 @@ def test_a_run_without_a_landscape_travels(
     done("export", "mine", str(here / "mine.zip"))
     monkeypatch.setenv("CONTEXTCLIFF_HOME", str(here / "other"))
     done("import", str(here / "mine.zip"), "--adopt")
-    assert "No landscape: the regret is not known" in done("report", "mine").out
+    assert "Regret is unknown: this benchmark has no landscape" in done("report", "mine").out
     done(*RUN, "--run-id", "mine")
     assert len(server.bodies) == 3
 
@@ -146,6 +146,12 @@ def test_a_dry_run_names_the_missing_landscape_with_its_cost(contextcliff_home: 
     assert "Landscape of toy, before the first call: 2,560 of 2,560 trainings, about" in out
     coarse = done(*GRID, "toy", "--landscape", "coarse", "--dry-run").out
     assert "256 of 256 trainings" in coarse
+    assert "Seeds without headroom are replaced after that." in coarse
+    of_grid = [line for line in coarse.splitlines() if line.startswith("contextcliff")]
+    assert all(" --landscape coarse" in line for line in of_grid)
+    run = done(*RUN, "--init", "low", "--landscape", "coarse", "--dry-run").out
+    assert "Landscape of toy, before the first call: 256 of 256 trainings" in run
+    assert "replaced" not in run
     assert not (contextcliff_home / "_visibility").exists()
     keep_landscape(Store(contextcliff_home))
     assert "Landscape" not in done(*GRID, "toy", "--dry-run").out
@@ -202,6 +208,31 @@ def test_seeds_without_headroom_are_replaced_named_and_kept(
     assert len(server.bodies) == calls
 
 
+def test_the_cost_is_agreed_before_a_landscape_is_tabulated(
+    contextcliff_home: Path, tmp_path: Path, server: TuningServer
+) -> None:
+    with (tmp_path / "models.yaml").open("a", encoding="utf-8") as file:
+        file.write("    price: {input_usd_per_mtok: 900000, output_usd_per_mtok: 900000}\n")
+    ended = call(*GRID, "toy", *ONE_AXIS)
+    assert_one_sentence(ended, "there is no terminal to confirm it")
+    assert not (contextcliff_home / "_visibility").exists()
+    assert server.bodies == []
+
+
+def test_replaced_seeds_stay_when_landscapes_change(
+    server: TuningServer, contextcliff_home: Path
+) -> None:
+    file = keep_landscape(Store(contextcliff_home), flat=[1])
+    done(*GRID, "toy", *ONE_AXIS)
+    calls = len(server.bodies)
+    file.unlink()
+    keep_landscape(Store(contextcliff_home), flat=[0])
+    plan = json.loads(done(*GRID, "toy", *ONE_AXIS, "--dry-run", "--json").out)
+    assert (plan["skipped_seeds"], plan["estimate"]["calls"]) == ([1], 0)
+    done(*GRID, "toy", *ONE_AXIS)
+    assert len(server.bodies) == calls
+
+
 def test_a_grid_that_has_begun_keeps_its_seeds(
     server: TuningServer, contextcliff_home: Path
 ) -> None:
@@ -236,4 +267,4 @@ def test_new_keys_leave_the_digests_of_studies() -> None:
     ]
     names = [made_study({**asked, **keys}, ["tuner"], "grid").name for keys in given]
     assert names[:2] == ["visibility-toy-c6d3ba"] * 2, "as before these keys"
-    assert len({*names}) == 3
+    assert len({*names}) == 2

@@ -337,7 +337,8 @@ def _verdict(result: VisibilityResult) -> str:
 def _reached(result: VisibilityResult) -> str:
     everything = next((curve for curve in result.curves if curve.axis is None), None)
     if everything is None:
-        return "No landscape: the regret is not known, the scores are." if result.n_runs else ""
+        unknown = "Regret is unknown: this benchmark has no landscape. Scores are known."
+        return unknown if result.n_runs else ""
     start, end = everything.points[0].regret, everything.points[-1].regret
     runs = "The run" if everything.n_runs == 1 else f"{everything.n_runs:,} runs"
     sentence = f"{runs} went from a regret of {score(start)} to {score(end)} in "
