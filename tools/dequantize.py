@@ -85,8 +85,8 @@ _PROBE = "In 2024, we'll   pay $1,234.50; naïve façade — 東京\n\n\tdef f(x
 def _require_same_tokenizer(file: Path, folder: Path) -> None:
     """Raise EngineError unless the tokenizer in ``folder`` is that of ``file``.
 
-    transformers 5.2 writes that of SmolLM2 with another end token, and 5.23 reads it back as one
-    that drops white space.
+    transformers 5.2 writes that of SmolLM2 with another end token, and 5.23 reads what 5.2 wrote as
+    one that drops white space. What 5.23 writes is right.
     """
     from transformers import AutoTokenizer, __version__
 
@@ -98,8 +98,9 @@ def _require_same_tokenizer(file: Path, folder: Path) -> None:
     found = ids[0] == header.get("bos_token_id"), written.eos_token_id
     if found != (begins, ends) or written.decode(ids[1:] if begins else ids) != _PROBE:
         raise EngineError(
-            f"transformers {__version__} writes another tokenizer than {file} has; update "
-            "transformers, or take the model's own safetensors instead."
+            f"transformers {__version__} writes another tokenizer than {file} has; 5.23 writes the "
+            "same one, 5.2 does not. Run this in an environment with 5.23 (`.venv/bin/pip install "
+            "'contextcliff-dagster[transformers]'`), or take the model's own safetensors."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -73,4 +74,4 @@ def install_command(extra: str) -> str:
     python = Path(sys.executable)
     with suppress(ValueError, OSError):
         python = python.relative_to(Path.cwd())
-    return f"`{python} -m pip install 'contextcliff-dagster[{extra}]'`"
+    return f"`{shlex.quote(str(python))} -m pip install 'contextcliff-dagster[{extra}]'`"

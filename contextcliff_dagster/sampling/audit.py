@@ -158,8 +158,8 @@ def _refusals(audit: DistributionAudit) -> list[str]:
     margin = 0.05 * (target[1] - target[0]) if target else 0.0
     if low == high:
         refusals.append(
-            f"all documents are {low:,} tokens long, so no effect of length can be seen: "
-            "add documents of other lengths"
+            f"all documents have the same length ({low:,} token{'' if low == 1 else 's'}) and show "
+            "no effect of length: add documents of other lengths"
         )
     elif target and (low > target[0] + margin or high < target[1] - margin):
         refusals.append(

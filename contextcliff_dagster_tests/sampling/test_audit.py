@@ -53,10 +53,13 @@ def test_a_corpus_that_spans_the_target_is_fine() -> None:
 
 
 @pytest.mark.parametrize("target", [None, (100, 5_000)])
-def test_a_corpus_of_one_length_is_refused(target: tuple[int, int] | None) -> None:
-    report = audit([700] * 50, target=target)
+@pytest.mark.parametrize(("length", "words"), [(700, "700 tokens"), (1, "1 token")])
+def test_a_corpus_of_one_length_is_refused(
+    length: int, words: str, target: tuple[int, int] | None
+) -> None:
+    report = audit([length] * 50, target=target)
     assert report.verdict == "refuse"
-    assert "all documents are 700 tokens long" in report.advice
+    assert f"all documents have the same length ({words})" in report.advice
     assert "add documents of other lengths" in report.advice
 
 

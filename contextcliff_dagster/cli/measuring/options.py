@@ -149,6 +149,7 @@ class SectionOptions:
         keys: the keys that become options, in the order of `--help`.
         names: key -> option name, if it differs from the key.
         help: key -> help text to use instead of the key's description and default.
+        texts: keys whose value is a text; others that are strings take a name.
     """
 
     experiment: str
@@ -157,6 +158,7 @@ class SectionOptions:
     keys: tuple[str, ...]
     names: Mapping[str, str]
     help: Mapping[str, str]
+    texts: Sequence[str] = ()
 
     @property
     def decorator(self) -> Decorator:
@@ -187,7 +189,7 @@ class SectionOptions:
         shown = field.get_default()
         values = shown if isinstance(shown, tuple) else (shown,)
         shown = ",".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
-        more: dict[str, Any] = {"type": kind, "metavar": metavar}
+        more: dict[str, Any] = {"type": kind, "metavar": "TEXT" if key in self.texts else metavar}
         if kind is bool:
             shown, more = "", {"is_flag": True, "default": None}
         default = f" (default: {shown})" if shown else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -46,7 +47,11 @@ from contextcliff_dagster.extensions.continuation.passages import (
 )
 from contextcliff_dagster.extensions.continuation.prompts import TEMPLATE_TOKENS, instruction_of
 from contextcliff_dagster.extensions.continuation.prose.words import read_prose
-from contextcliff_dagster.extensions.continuation.section import Cell, ContinuationSection
+from contextcliff_dagster.extensions.continuation.section import (
+    LEFT_FOR_TEMPLATE,
+    Cell,
+    ContinuationSection,
+)
 from contextcliff_dagster.extensions.continuation.tables import CONTINUATION_DOCUMENTS
 from contextcliff_dagster.sampling.manifest import PlannedExample
 from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
@@ -456,7 +461,8 @@ class ContinuationDocuments(KeptDocuments):
                 f"Study {study.name!r} has no documents {text}, {part}; see `continuation` in "
                 "its file."
             )
-        _require_room(study)
+        if _list(study, store) is None:
+            _require_room(study)
         rows = _ensure_part(study, store, keys["document"].index(text), part)
         ids = json.dumps([row["document_id"] for row in rows])
         return MadeDocuments(hashlib.sha256(ids.encode()).hexdigest(), summary(rows))
@@ -578,15 +584,18 @@ def require_texts(study: Study) -> None:
 
 
 def _require_room(study: Study) -> None:
-    """Raise StudyError if the largest window exceeds that of every model."""
+    """Raise StudyError if the largest size fits into the window of no model."""
     from contextcliff_dagster.inference.models.models_file import get_model
 
-    largest = section_of(study).max_context
-    windows = [get_model(model).window_tokens or largest for model in study.models]
-    if windows and max(windows) < largest:
+    section, rooms = section_of(study), []
+    for entry in map(get_model, study.models):
+        reserve = LEFT_FOR_TEMPLATE if entry.spec.remote and not section.compat else 0
+        rooms.append((entry.window_tokens or sys.maxsize) - reserve)
+    if rooms and max(rooms) < section.max_context:
         raise StudyError(
-            f"Study {study.name!r}: no model has a window of {largest:,} tokens, the largest has "
-            f"{max(windows):,}; lower `continuation.max_context`."
+            f"Study {study.name!r}: {section.max_context:,} tokens fit into the window of no "
+            f"model; lower `continuation.max_context` to {max(rooms):,}, which leaves room for a "
+            "chat template."
         )
 
 

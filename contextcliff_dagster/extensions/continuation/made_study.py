@@ -31,6 +31,7 @@ from contextcliff_dagster.cli.setup.endpoint import EndpointOptions, set_option
 from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.extensions.continuation.section import (
     BUILT_IN,
+    LEFT_FOR_TEMPLATE,
     ContinuationSection,
     tokens_of,
 )
@@ -224,11 +225,6 @@ def _new_entry(
             f"The server at {options.api_url} does not report the window of {name}; add "
             "--max-context, its window in tokens."
         )
-    if window is not None and max_context is not None and max_context > window:
-        raise StudyError(
-            f"--max-context is {max_context:,}, but the server's window has {window:,} tokens; "
-            "lower --max-context, or start the server with a larger window."
-        )
     stem = re.sub(r"[^A-Za-z0-9._/:@+-]+", "-", name).strip("-./:@+_")[:70] or "model"
     if options.set_keys:  # other request settings make another model
         settings = json.dumps(options.set_keys, sort_keys=True, default=str)
@@ -269,9 +265,6 @@ def _only_model(ids: tuple[str, ...]) -> str:
 
 _LATER = ("further_rounds", "compat", "word_list")
 """Keys that enter the digest only if they are used, so that older studies keep their names."""
-_TEMPLATE_TOKENS = 128
-"""Tokens of a model's window left unused by default, because 100 tokens are reserved for a chat
-template that cannot be counted, and a prompt that might not fit is not sent."""
 CONTINUATION_OPTIONS = SectionOptions(
     "continuation",
     ContinuationSection,
@@ -282,6 +275,7 @@ CONTINUATION_OPTIONS = SectionOptions(
     ),
     names={"temperature": "--temp"},
     help={"max_context": "Largest window, as 16384 or 16k (default: the model's - 128, else 16k)."},
+    texts=("instruction",),
 )
 
 
@@ -347,7 +341,7 @@ def made_study(
 
     section: dict[str, Any] = {"texts": [text_file(text) for text in texts], **keys}
     # The largest context of a compat study leaves room for a template itself.
-    reserve = 0 if keys.get("compat") else _TEMPLATE_TOKENS
+    reserve = 0 if keys.get("compat") else LEFT_FOR_TEMPLATE
     windows = [entry.window_tokens or unreported for entry in entries]
     if "max_context" not in section and windows[0]:
         section["max_context"] = max(windows[0] - reserve, 1)
@@ -419,8 +413,8 @@ _OPTIONS = together(
     path_option(
         "--word-list",
         "FILE",
-        "Familiar words, one per line, for the cloze score of --compat (default: a built-in list) "
-        "and --reanalyze.",
+        "Familiar words, one per line, for the cloze score of --compat (default: the built-in "
+        "list) and --reanalyze (default: the score stays).",
     ),
     folder_option("--results", "Parent of the folder that --compat writes (default: results)."),
 )

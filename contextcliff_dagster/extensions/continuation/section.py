@@ -22,6 +22,9 @@ from contextcliff_dagster.store import slug
 from contextcliff_dagster.studies.sections import Section, listed
 
 BASE, BUILT_IN = "base", "built-in"
+LEFT_FOR_TEMPLATE = 128
+"""Tokens of a server's window left unused, because 100 tokens are reserved for a chat template that
+cannot be counted, and a prompt that might not fit is not sent."""
 
 
 @dataclass(frozen=True, slots=True)

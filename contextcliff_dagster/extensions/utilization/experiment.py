@@ -153,8 +153,7 @@ class Utilization(Experiment):
                 )
             )
         if left_out(study, run.store):
-            install = "`pip install 'contextcliff-dagster[utilization]'`"  # read elsewhere, too
-            missing = unproved_sentence("is left out", install)
+            missing = unproved_sentence("is left out")
             results = [replace(one, warnings=[*one.warnings, missing]) for one in results]
         alarm = difference_alarm(results, run.campaign)
         return Analysis(results, checks=[check_plateau(results)], alarm=alarm)

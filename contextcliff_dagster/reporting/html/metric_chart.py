@@ -19,7 +19,9 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric of a panel. ``labels``: names of the values 0, 1, ... of an ordinal metric."""
+    """A metric of a panel. ``inverted``: whether lower is worse, so that its axis begins inverted;
+    ``labels``: names of the values 0, 1, ... of an ordinal metric.
+    """
 
     key: str
     name: str

@@ -14,7 +14,11 @@ from contextcliff_dagster.cli import main
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.defs.studies import study_assets
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.extensions.continuation.documents import DOCUMENTS, plan_of
+from contextcliff_dagster.extensions.continuation.documents import (
+    DOCUMENTS,
+    plan_of,
+    require_texts,
+)
 from contextcliff_dagster.extensions.continuation.experiment import CONTINUATION
 from contextcliff_dagster.extensions.continuation.prose.words import read_prose, sentence_ends
 from contextcliff_dagster.run.study import prepare_study, profile_study
@@ -181,18 +185,22 @@ def test_what_cannot_be_made_is_one_sentence(
         profile_study(study_of(folder, **keys))
 
 
-def test_a_window_that_no_model_has_is_refused_before_anything_is_read(
-    folder: Path, contextcliff_home: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("engine", "fits"), [("continuation-human", 1024), ("openai", 1024 - 128)])
+def test_a_size_that_fits_into_no_window_is_refused_before_anything_is_read(
+    folder: Path,
+    contextcliff_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    engine: str,
+    fits: int,
 ) -> None:
-    entry = {
-        "engine": "continuation-human",
-        "window_tokens": 1024,
-        "tokenizer": "tiktoken:o200k_base",
-    }
+    entry = {"engine": engine, "window_tokens": 1024, "tokenizer": "tiktoken:o200k_base"}
+    if engine == "openai":
+        entry |= {"model_id": "m", "base_url": "http://127.0.0.1:9/v1"}
     (folder / "models.yaml").write_text(yaml.safe_dump({"models": {"small": entry}}))
     monkeypatch.setenv("CONTEXTCLIFF_MODELS", str(folder / "models.yaml"))
-    with pytest.raises(StudyError, match=r"no model has a window of 2,048 tokens, the largest has"):
-        profile_study(study_of(folder, ("small",), max_context=2048))
+    with pytest.raises(StudyError, match=rf"lower `continuation.max_context` to {fits:,}, which"):
+        require_texts(study_of(folder, ("small",), max_context=fits + 1))
+    require_texts(study_of(folder, ("small",), max_context=fits))
 
 
 @pytest.mark.parametrize(

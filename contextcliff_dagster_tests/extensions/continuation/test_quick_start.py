@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import subprocess
+from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
@@ -33,14 +35,15 @@ def _rows() -> list[tuple[str, str]]:
     return [(theirs.strip("`"), ours) for theirs, ours in rows]
 
 
-ROWS = _rows()
+INSTALLED, *ROWS = _rows()
+"""The row of the commands that install, and those of all others."""
 
 
 def _arguments(theirs: str, ours: str) -> list[str]:
     """The arguments that a row gives for ours."""
     (line, *_) = re.findall(r"`([^`]+)`", ours)
     if ours.startswith("the same"):
-        line = f"{theirs.removeprefix('uv run main.py ')} {line}"
+        line = f"{theirs.partition(' main.py ')[2]} {line}"
     return shlex.split(line.replace("$OURS", "--compat context-tester"))
 
 
@@ -64,9 +67,20 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, contextcliff_home: Pat
 def test_the_table_has_every_command_of_the_document() -> None:
     theirs = " ".join(command for command, _ in ROWS)
     options = "analyze reanalyze plot-rounds enhanced dpi rounds divisions temp top-k max-tokens "
-    options += "start-context model-id model-name tokenizer-model max-context api-url"
+    options += "start-context model-id model-name tokenizer-model max-context api-url api-password"
     assert all(f"--{option} " in f"{theirs} " for option in options.split())
     assert {"run_gui.bat"} <= {command for command, _ in ROWS}
+
+
+def test_what_is_installed_exists() -> None:
+    theirs, ours = INSTALLED
+    assert "uv sync" in theirs
+    make, pip = re.findall(r"`([^`]+)`", ours)
+    command = [*shlex.split(make), "--dry-run"]
+    assert subprocess.run(command, cwd=CHECKOUT, capture_output=True, check=False).returncode == 0
+    extras = metadata("contextcliff-dagster").get_all("Provides-Extra") or []
+    (extra,) = re.findall(r"contextcliff-dagster\[(\w+)\]", pip)
+    assert extra in extras
 
 
 @pytest.mark.parametrize(("theirs", "ours"), ROWS, ids=[theirs for theirs, _ in ROWS])

@@ -43,13 +43,21 @@ def _small(line: str) -> str:
 def test_every_name_of_the_document_is_in_the_table() -> None:
     printed = " ".join(OURS)
     assert {"SCALE_PARAMS"} == {name for name in utilization.__all__ if name not in printed}
+    methods = ("generate", "to_structured", "to_prose", "verify_answer", "token_count")
+    assert all(f"benchmark.{name}(" in printed for name in methods)
     assert sum(ours.startswith(COMMAND) for ours in OURS) == 11
 
 
 @pytest.mark.parametrize("ours", [one for one in OURS if not one.startswith(COMMAND)])
 def test_each_line_of_python_runs(ours: str) -> None:
     names = {name: getattr(utilization, name) for name in utilization.__all__}
-    assert eval(_small(ours), names)
+    benchmark = utilization.ContextBenchmark("ledger", scale="1k")
+    if ours == "benchmark.verify_answer(response)":
+        benchmark.generate()
+        assert benchmark.data is not None
+        names["response"] = f"There are {benchmark.data['answer']} units."
+    value = eval(_small(ours), names | {"benchmark": benchmark})
+    assert benchmark.data if ours == "benchmark.generate()" else value
 
 
 @pytest.mark.parametrize("ours", [one for one in OURS if one.startswith(COMMAND)])

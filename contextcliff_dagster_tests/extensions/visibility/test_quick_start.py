@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from contextcliff_dagster.extensions.visibility.behaviour import StabilityMetric
 from contextcliff_dagster.extensions.visibility.tasks.kaggle import format_named
 from contextcliff_dagster.store import Store
 from contextcliff_dagster_tests.extensions.visibility.kaggle_files import table_of, zipped
@@ -42,6 +43,9 @@ QUICK_START = (
     "python3 prepare_leaf.py --float32",
     "python3 prepare_jigsaw.py",
     "from src.metrics import StabilityMetric",
+    "metric.calculate_config_distance(config_a, config_b)",
+    "metric.detect_oscillation(trace)",
+    "metric.evaluate_trace(trace)",
 )
 
 
@@ -61,6 +65,19 @@ def test_the_journeys_leave_these_commands_to_this_test() -> None:
 def test_the_line_that_imports_their_metric_imports_ours() -> None:
     (line,) = re.findall(r"`from (contextcliff_dagster\S*) import StabilityMetric`", SECTION)
     assert import_module(line).StabilityMetric().evaluate_trace([])["total_steps"] == 0
+
+
+def test_each_call_of_their_metric_has_one_of_ours() -> None:
+    rows = [row for row in ROWS if row[0].startswith("`metric.")]
+    cells = [theirs if ours == "the same" else ours for theirs, ours in rows]
+    calls = [call for cell in cells for call in re.findall(r"`([^`]+)`", cell)]
+    trace = [{"config": {"depth": depth}} for depth in (4, 8, 4)]
+    given = {"metric": StabilityMetric(), "trace": trace}
+    given |= {"config_a": trace[0]["config"], "config_b": trace[1]["config"]}
+    distance, report, repeated = (eval(call, given) for call in calls)
+    assert distance == (pytest.approx(0.5), ["depth"])
+    assert report["churn_steps"] == 2
+    assert repeated == report["instability_score"] == pytest.approx(1 / 3)
 
 
 @pytest.fixture

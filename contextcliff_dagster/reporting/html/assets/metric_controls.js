@@ -61,7 +61,7 @@
     panel.pointer.unpoint();
     panel.pointer.set(drawPanel(root, data, metric, state, wide), wide);
     panel.invert.setAttribute("aria-pressed", String(inverted));
-    panel.invert.textContent = inverted ? "Axis inverted" : "Invert";
+    panel.invert.textContent = inverted ? `Value axis inverted${metric.inverted ? ": up is worse" : ""}` : "Invert";
     panel.invert.setAttribute("aria-label", `Invert the axis of ${metric.name}`);
     const slopes = [];
     if (state.trend && state.layout !== "all")

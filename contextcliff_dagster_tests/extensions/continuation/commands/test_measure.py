@@ -11,6 +11,7 @@ import pytest
 
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.cli.errors import shown_arguments
+from contextcliff_dagster.extensions.continuation import documents
 from contextcliff_dagster.extensions.continuation import made_study as made
 from contextcliff_dagster.extensions.continuation.experiment import CONTINUATION
 from contextcliff_dagster.extensions.continuation.made_study import KEY_VARIABLES, made_study
@@ -186,18 +187,25 @@ def test_bad_input_is_one_sentence(
     assert not (contextcliff_home / "_models.yaml").exists()
 
 
-@pytest.mark.parametrize("server", [{"kind": "koboldcpp", "window": 1024}, {"kind": "plain"}])
-def test_a_size_as_large_as_the_window_is_lowered_until_it_can_be_sent(
-    server: dict[str, Any], here: Path, log: Path, capsys: Capsys
+@pytest.mark.parametrize(
+    ("server", "largest"),
+    [
+        ({"kind": "koboldcpp", "window": 1024}, 1024),
+        ({"kind": "koboldcpp", "window": 1024}, 2048),
+        ({"kind": "plain"}, 1024),
+    ],
+)
+def test_a_size_that_does_not_fit_into_the_window_is_lowered_until_it_can_be_sent(
+    server: dict[str, Any], largest: int, here: Path, log: Path, capsys: Capsys
 ) -> None:
-    window = ("--model-name", "served", "--max-context", "1k", "--model-id", "whole")
+    window = ("--model-name", "served", "--max-context", str(largest), "--model-id", "whole")
     with on_a_thread(DialectServer({**server, "log": str(log)}).handle) as url:
         assert run("--api-url", url, *window) == 0
     section = load_studies()["whole"].sections["continuation"]
     assert section.sizes == (512, 1024 - 128)
     asked = sum(one["path"].endswith("/completions") for one in read_log(log))
     assert asked == len(section.sizes) + (server["kind"] == "plain")  # a word, before the first
-    assert "the largest window is 896 tokens, not 1,024" in capsys.readouterr().err
+    assert f"the largest window is 896 tokens, not {largest:,}" in capsys.readouterr().err
 
 
 def test_a_study_measured_with_the_whole_window_goes_on_as_it_is(
@@ -209,7 +217,8 @@ def test_a_study_measured_with_the_whole_window_goes_on_as_it_is(
     for named in ((), ("--model-id", "whole")):
         options = ("--api-url", url, "--max-context", "1k", *named)
         with monkeypatch.context() as earlier:
-            earlier.setattr(made, "_TEMPLATE_TOKENS", 0)  # as before sizes were lowered
+            for module in (made, documents):  # as before sizes were lowered
+                earlier.setattr(module, "LEFT_FOR_TEMPLATE", 0)
             assert run(*options) == 0
         before = asked()
         capsys.readouterr()
@@ -246,19 +255,10 @@ def test_top_k_that_a_server_refuses_is_left_out_before_the_first_call(
     assert CONTINUATION.recipe(study).sampling.top_k == 0
 
 
-@pytest.mark.parametrize(
-    ("server", "options", "words"),
-    [
-        ({"kind": "plain"}, ("--model-name", "served"), "does not report the window of served"),
-        ({"kind": "vllm", "window": 1024}, ("--max-context", "2k"), "window has 1,024 tokens"),
-    ],
-)
-def test_what_a_server_does_not_give_is_asked_for(
-    server: dict[str, Any], options: Sequence[str], words: str, here: Path, capsys: Capsys
-) -> None:
-    with on_a_thread(DialectServer(server).handle) as url:
-        assert run("--api-url", url, *options) == 2
-    assert words in capsys.readouterr().err
+def test_a_window_that_a_server_does_not_report_is_asked_for(here: Path, capsys: Capsys) -> None:
+    with on_a_thread(DialectServer({"kind": "plain"}).handle) as url:
+        assert run("--api-url", url, "--model-name", "served") == 2
+    assert "does not report the window of served" in capsys.readouterr().err
 
 
 def test_a_key_is_in_no_command_that_is_shown() -> None:

@@ -104,6 +104,7 @@ def test_choose_invert_rounds_and_hover(browser: ReportBrowser, study: Path) -> 
     upright = heights(browser)
     browser.one("#panels .invert").click()
     assert browser.one("#panels .invert").get_attribute("aria-pressed") == "true"
+    assert browser.one("#panels .invert").text == "Value axis inverted"
     flipped = heights(browser)
     assert {round(a + b) for a, b in zip(upright, flipped, strict=True)} == {
         round(upright[0] + flipped[0])
@@ -172,6 +173,7 @@ def test_finished_runs_with_and_without_rounds(browser: ReportBrowser, runs: Pat
     browser.open(runs)
     assert len(browser.all("#switches input[name=rounds]")) == 3
     assert browser.one("#panels .invert").get_attribute("aria-pressed") == "true"
+    assert browser.one("#panels .invert").text == "Value axis inverted: up is worse"
     assert len(browser.all("#panels .mark")) == 11
     choose(browser, "cloze_score")
     assert len(browser.all("#panels .m2 .interval")) == 2, "deviations of a CSV file"
