@@ -44,6 +44,7 @@ from contextcliff_dagster.extensions.continuation.made_study import (
     text_file,
     without_refused,
 )
+from contextcliff_dagster.extensions.continuation.section import BUILT_IN
 
 if TYPE_CHECKING:
     from contextcliff_dagster.extensions.continuation.compat.runs import Embedding, Written
@@ -123,7 +124,12 @@ def analyse_finished(
     else:
         say(f"Coherence is by {embedding.name}; the author's figures stay as they were.")
     if familiar is None:
-        say("Without --word-list, the cloze score and reading level stay as they were.")
+        of_this = written.run.metadata["reanalysis_metadata"]
+        say(
+            "The cloze score uses the built-in list of familiar words; --word-list names another."
+            if of_this.get("reanalysis_word_list") == BUILT_IN
+            else "Without --word-list, the cloze score and reading level stay as they were."
+        )
     _print(written, as_json=as_json)
 
 

@@ -414,7 +414,7 @@ _OPTIONS = together(
         "--word-list",
         "FILE",
         "Familiar words, one per line, for the cloze score of --compat (default: the built-in "
-        "list) and --reanalyze (default: the score stays).",
+        "list) and --reanalyze (default: a score stays).",
     ),
     folder_option("--results", "Parent of the folder that --compat writes (default: results)."),
 )

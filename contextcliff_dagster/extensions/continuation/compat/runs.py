@@ -515,7 +515,7 @@ def measure_again(
     """Measure the texts of the run in ``folder`` again and write the new run to ``out``.
 
     The author's figures stay as they are, and so do figures that need a list of familiar words or
-    an embedder that is not given.
+    an embedder that is not given. A run without a cloze score gets one by the built-in list.
 
     Raises:
         ScoreFileError: there is no run, or it is damaged.
@@ -525,10 +525,14 @@ def measure_again(
     if out.exists():
         raise DataError(f"{out} exists; choose a new folder with --out, or delete it.")
     run, at = _read(folder), _now()
+    rounds = [figures for context in run.contexts.values() for figures in context.rounds]
+    listed = {}
+    if familiar is None and not any("cloze_score" in figures for figures in rounds):
+        familiar, listed = shipped_words(), {"reanalysis_word_list": BUILT_IN}
     new_run = reanalysed(run, familiar, embedding.embed)
     origin = {"reanalysed_from": str(folder), "reanalysed_at": at}
     embedder = {"reanalysis_embedding_model": embedding.name} if embedding.name else {}
-    metadata = {**new_run.metadata, "reanalysis_metadata": {**origin, **embedder}}
+    metadata = {**new_run.metadata, "reanalysis_metadata": {**origin, **embedder, **listed}}
     new_run = Run(metadata, new_run.contexts, new_run.author, new_run.context_lengths)
     return Written(new_run, (*write_run(out, new_run, at), write_picture(out, new_run)))
 

@@ -10,6 +10,7 @@ import pytest
 
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.extensions.continuation.compat import runs
+from contextcliff_dagster.extensions.continuation.compat.metrics import LIST_KEYS
 from contextcliff_dagster_tests.extensions.continuation.made_runs import (
     FAMILIAR,
     OLD_CSV,
@@ -58,6 +59,23 @@ def test_analyze_takes_averages_alone(run: Path, capsys: Capsys) -> None:
     result = json.loads(capsys.readouterr().out)
     assert result["averages"]["4096"]["cloze_score"] == 23.01
     assert not list(Path("old").glob("*_generations.txt"))
+
+
+def test_reanalyze_gives_a_run_without_a_cloze_score_one_by_the_built_in_list(
+    run: Path, no_embedder: None, capsys: Capsys
+) -> None:
+    for file in run.glob("context_*_results.json"):
+        content = read(file)
+        for figures in content["individual_rounds"]:
+            for key in LIST_KEYS:
+                del figures[key]
+        file.write_text(json.dumps(content), encoding="utf-8")
+    assert main(["continuation", "--reanalyze", "run"]) == 0
+    assert "The cloze score uses the built-in list" in capsys.readouterr().err
+    after = read(Path("run-reanalyzed/context_1024_results.json"))
+    assert after["averaged_stats"]["cloze_score"] > 0
+    metadata = read(Path("run-reanalyzed/metadata.json"))["experiment_metadata"]
+    assert metadata["reanalysis_metadata"]["reanalysis_word_list"] == "built-in"
 
 
 def test_reanalyze_keeps_the_author_and_what_it_cannot_measure(
