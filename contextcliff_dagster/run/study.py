@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, ContextCliffError, EngineError, Verdict
 from contextcliff_dagster.contracts.errors import DataError
+from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.experiments.common.experiment import Experiment
+from contextcliff_dagster.experiments.common.measurement import estimate_cost
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import (
     asked_experiments,
@@ -23,26 +25,25 @@ from contextcliff_dagster.experiments.lookup import (
     ops_of,
     partitioned,
 )
+from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
 from contextcliff_dagster.inference.models.models_file import get_model
+from contextcliff_dagster.inference.spending import Budget
 from contextcliff_dagster.inference.telemetry import Progress, RunSummary
 from contextcliff_dagster.private_files import make_folder
+from contextcliff_dagster.sampling.manifest import Manifest
 from contextcliff_dagster.scoring.scorers import open_scorer
 from contextcliff_dagster.store import Store
-from contextcliff_dagster.studies import Study
-from contextcliff_dagster.studies.study import study_used
+from contextcliff_dagster.studies import Study, kept_in
+from contextcliff_dagster.studies.study import Leave, study_used
 
 if TYPE_CHECKING:
     import dagster as dg
 
     from contextcliff_dagster.archive.study import ArchiveSummary
-    from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.defs.asset_specs import Config
     from contextcliff_dagster.defs.resources import Watch
-    from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
-    from contextcliff_dagster.inference.spending import Budget
     from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
-    from contextcliff_dagster.sampling.manifest import Manifest
 
 
 @dataclass(frozen=True)
@@ -198,8 +199,6 @@ def rebuild_archive(file: Path, folder: Path, *, with_answers: bool = False) -> 
     """
     from contextcliff_dagster.archive.study import import_study
     from contextcliff_dagster.experiments.restore import restore
-    from contextcliff_dagster.studies import kept_in
-    from contextcliff_dagster.studies.study import Leave
 
     if os.environ.get("CONTEXTCLIFF_LEDGER"):
         raise DataError(
@@ -235,8 +234,8 @@ class Prepared:
 class Profiled:
     """A measured study. ``calls`` is empty if only files were rebuilt.
 
-    ``cliffs``: length-profile results, one per model. ``sections``: wrong answers of models at the
-    floor, and the report's sections on the study's other experiments. ``notes``: the report's notes
+    ``cliffs``: length-profile results, one per model. ``sections``: caps of KV policies, wrong answers
+    of models at the floor, and the report's sections on the study's other experiments. ``notes``: the report's notes
     on models left out of it, and why.
     ``unchecked``: number of answers in the campaign, of the measured models, whose prompts could
     not be checked for silent truncation; None without a length profile.
@@ -280,7 +279,6 @@ def prepare_study(
     from contextcliff_dagster.defs.asset_specs import PREPARATION
     from contextcliff_dagster.defs.resources import Watch
     from contextcliff_dagster.experiments.common import preparation
-    from contextcliff_dagster.experiments.common.measurement import estimate_cost
 
     study, store = _as_asked(study, models, samples_per_bin, seed), store or Store.default()
     for model in study.models:
@@ -456,7 +454,10 @@ def read_profiled(
         StoreError: there are no results.
     """
     from contextcliff_dagster.experiments.common.records import read_record_table
-    from contextcliff_dagster.experiments.length_profile.profile_and_report import floor_sections
+    from contextcliff_dagster.experiments.length_profile.profile_and_report import (
+        floor_sections,
+        kv_sections,
+    )
     from contextcliff_dagster.experiments.length_profile.profile_files import (
         read_cliffs,
         read_notes,
@@ -471,9 +472,14 @@ def read_profiled(
     cliffs = read_cliffs(study, store, campaign) if study.has_corpus else []
     sections: Sequence[Section] = ()
     others = any(experiment.name != "length_profile" for experiment in partitioned(study))
-    if others or any(result.verdict is Verdict.FLOOR for result in cliffs):
+    floors = any(result.verdict is Verdict.FLOOR for result in cliffs)
+    if others or floors or len(cliffs) > 1:  # several may be KV policies of one model
         with StudyRun.open(study, store, campaign, to_read=True) as run:
-            sections = [*floor_sections(run, cliffs), *(study_sections(run) if others else ())]
+            sections = [
+                *kv_sections(run, cliffs),
+                *floor_sections(run, cliffs),
+                *(study_sections(run) if others else ()),
+            ]
     unchecked = None
     if study.has_corpus and calls:
         table = read_record_table(EVAL_RECORDS, study, store, campaign)

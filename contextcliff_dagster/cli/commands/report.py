@@ -22,12 +22,14 @@ from contextcliff_dagster.cli.options import (
 )
 from contextcliff_dagster.cli.study_selection import as_asked, choose_study
 from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.contracts.results import to_json
+from contextcliff_dagster.reporting.wording import count, instability_sentence
 from contextcliff_dagster.store import Store
+from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.telemetry import RunSummary
     from contextcliff_dagster.run.study import Profiled
-    from contextcliff_dagster.studies import Study
 
 
 _WORDS = 160
@@ -101,7 +103,6 @@ def print_profiled(done: Profiled, *, as_json: bool, more: Mapping[str, Any] | N
     """
     paths = {kind: str(file) for kind, file in done.report._asdict().items() if file is not None}
     if as_json:
-        from contextcliff_dagster.contracts.results import to_json
         from contextcliff_dagster.reporting.markdown import as_json as as_objects
 
         print_json(
@@ -117,9 +118,11 @@ def print_profiled(done: Profiled, *, as_json: bool, more: Mapping[str, Any] | N
             }
         )
         return
+    from contextcliff_dagster.reporting.markdown import as_text
     from contextcliff_dagster.reporting.terminal import comparison_line, control_lines, risk_report
-    from contextcliff_dagster.reporting.wording import instability_sentence
 
+    if first := [section for section in done.sections if section.first]:
+        click.echo("\n".join(as_text(first)) + "\n")
     for result in done.cliffs:
         click.echo(risk_report(result))
         if warned := len(result.warnings):
@@ -131,10 +134,8 @@ def print_profiled(done: Profiled, *, as_json: bool, more: Mapping[str, Any] | N
         click.echo()
     if line := comparison_line(done.cliffs):
         click.echo(f"{line}\n")
-    if done.sections:
-        from contextcliff_dagster.reporting.markdown import as_text
-
-        click.echo("\n".join(as_text(done.sections)) + "\n")
+    if others := [section for section in done.sections if not section.first]:
+        click.echo("\n".join(as_text(others)) + "\n")
     for note in done.notes:
         click.echo(f"{note}\n")
     for line in spent_lines(done.calls, done.study.name, done.unchecked):
@@ -159,7 +160,6 @@ def spent_lines(
     """
     if not calls:
         return []
-    from contextcliff_dagster.reporting.wording import count
 
     summaries = list(calls.values())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -203,4 +203,6 @@ def print_with_comparisons(
         for sentence in (*kv_sentences(result), *result.warnings):
             click.echo(sentence)
         click.echo(f"Comparison: {files.html}\n")
-    print_profiled(done, as_json=as_json, more={"comparisons": written} if pairs else None)
+    sections = done.sections if as_json else [s for s in done.sections if not s.first or not pairs]
+    shown = replace(done, sections=sections)
+    print_profiled(shown, as_json=as_json, more={"comparisons": written} if pairs else None)

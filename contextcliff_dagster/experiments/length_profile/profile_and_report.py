@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.intervals import document_interval
 from contextcliff_dagster.contracts import (
     ANSWER_IN,
@@ -21,6 +22,7 @@ from contextcliff_dagster.contracts import (
     StudyError,
     Verdict,
 )
+from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.contracts.results.comparison import UNPRESSED, KvPolicy
 from contextcliff_dagster.contracts.results.json_form import BinMean, BinResult
 from contextcliff_dagster.experiments.common.answers import read_answers
@@ -52,6 +54,7 @@ from contextcliff_dagster.experiments.length_profile.profile_files import (
 from contextcliff_dagster.experiments.length_profile.simulated_design import quoted
 from contextcliff_dagster.inference.engines.base import UNKNOWN_FINISH, WHO_ANSWERED
 from contextcliff_dagster.inference.execution.prediction_rows import same_words
+from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.models.kv_variants import (
     POLICIES,
     kv_baseline,
@@ -59,20 +62,26 @@ from contextcliff_dagster.inference.models.kv_variants import (
     parse_kv_variant,
 )
 from contextcliff_dagster.inference.models.models_file import ModelEntry, get_model, load_models
+from contextcliff_dagster.inference.requests.call_plan import plan_calls
 from contextcliff_dagster.redaction import redact, secrets_of
 from contextcliff_dagster.reporting.html.render import visible
 from contextcliff_dagster.reporting.sections import Block, Code, DataTable, Paragraph, Section
+from contextcliff_dagster.sampling.manifest import Manifest
 from contextcliff_dagster.scoring import SCORER_VERSION
+from contextcliff_dagster.scoring.containment import (
+    MOST_CHARACTERS,
+    MOST_QUESTIONS,
+    Haystack,
+    copied_share,
+)
+from contextcliff_dagster.scoring.evaluate import COLUMNS, truncations, unchecked
 from contextcliff_dagster.store import write_result
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.bin_statistics import ModelProfile
     from contextcliff_dagster.analysis.kv_family import KvFamily
-    from contextcliff_dagster.analysis.records import AnalysisSettings
-    from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.reporting.html.payload import Evidence
     from contextcliff_dagster.reporting.report_files import ReportFiles
-    from contextcliff_dagster.sampling.manifest import Manifest
 
 
 _SHOWN, _CHARACTERS = 3, 120
@@ -168,9 +177,7 @@ def profile_campaign(
     """
     from contextcliff_dagster.analysis.bin_statistics import ProfileContext
     from contextcliff_dagster.analysis.profile import profile_model
-    from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
     from contextcliff_dagster.inference.models.models_file import load_models
-    from contextcliff_dagster.scoring.evaluate import COLUMNS, truncations, unchecked
 
     study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
     entries, copied = load_models(), _copied(manifest)
@@ -243,7 +250,6 @@ def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFi
     Raises:
         StoreError: no model is profiled yet, or the report cannot be written.
     """
-    from contextcliff_dagster.reporting.kv import policy_sections
     from contextcliff_dagster.reporting.report_files import write_report
 
     study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
@@ -264,7 +270,7 @@ def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFi
             *notes_on(run, profiled),
             *notes_on_files(study, store, manifest.header["corpus"].get("account", {})),
         ],
-        sections=[*at_floor, *policy_sections(kv_families(run, cliffs, records)), *sections],
+        sections=[*at_floor, *kv_sections(run, cliffs), *sections],
         evidence=_evidence(run, cliffs, records),
     )
 
@@ -290,8 +296,6 @@ def _evidence(run: StudyRun, cliffs: Sequence[Cliffs], records: pd.DataFrame) ->
 
 def _runs(run: StudyRun, identity: str | None) -> bool:
     """Return whether a running process has claimed calls with this serving identity."""
-    from contextcliff_dagster.inference.requests.call_plan import plan_calls
-
     asked = run.study.recipe(), run.campaign, run.study.bin_keys, EVERYTHING
     planned = plan_calls(run.manifest, identity or "", *asked)
     owners = run.ledger.claimed(call.call_key for call in planned).values()
@@ -303,13 +307,6 @@ def _copied(manifest: Manifest) -> float | None:
 
     Questions that need two passages of the document do not count.
     """
-    from contextcliff_dagster.scoring.containment import (
-        MOST_CHARACTERS,
-        MOST_QUESTIONS,
-        Haystack,
-        copied_share,
-    )
-
     planned = [s.example for b in manifest.bins for s in manifest.planned(b.bin, EVERYTHING)]
     questions = []
     for example in planned[:: 1 + len(planned) // MOST_QUESTIONS]:
@@ -464,8 +461,8 @@ def baseline_of(name: str, among: Mapping[str, KvPolicy]) -> str | None:
     return next(iter(whole), None)
 
 
-def kv_families(run: StudyRun, cliffs: Sequence[Cliffs], records: pd.DataFrame) -> list[KvFamily]:
-    """Compare the KV policies of each model measured under several, on the same examples."""
+def kv_sections(run: StudyRun, cliffs: Sequence[Cliffs]) -> list[Section]:
+    """Compare the KV policies of each model measured under several; a section for each model."""
     models = load_models()
     among = {c.model: kv for c in cliffs if (kv := policy_of(c.model, models)) is not None}
     baselines = {name: whole for name in among if (whole := baseline_of(name, among)) is not None}
@@ -474,9 +471,11 @@ def kv_families(run: StudyRun, cliffs: Sequence[Cliffs], records: pd.DataFrame) 
         return []
     from contextcliff_dagster.analysis.comparison import Measured
     from contextcliff_dagster.analysis.kv_family import kv_family
+    from contextcliff_dagster.reporting.kv import policy_sections
 
+    records = read_records(run.study, run.store, run.campaign)
     rows = dict(iter(records.groupby("model", sort=False)))
-    return [
+    families = [
         kv_family(
             [
                 Measured(c.model, rows[c.model], c, kv)
@@ -489,3 +488,4 @@ def kv_families(run: StudyRun, cliffs: Sequence[Cliffs], records: pd.DataFrame) 
         )
         for base in bases
     ]
+    return policy_sections(families)

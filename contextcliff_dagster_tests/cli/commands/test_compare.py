@@ -64,6 +64,22 @@ def test_a_kv_policy_is_compared_with_the_whole_cache_whichever_is_named_first(
     assert (result["kv"]["policy_a"], result["kv"]["policy"]) == ("none", "snapkv")
 
 
+def test_a_cap_against_the_whole_cache_comes_before_a_policy_s_own(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short, long = PAIR
+    policies = {long: KvPolicy("m", "none"), short: KvPolicy("m", "snapkv", 0.5)}
+    monkeypatch.setattr(profile_and_report, "policy_of", policies.get)
+    first = json.loads(call("campaign", "list", "quick", "--json", "--store", store).out)[0]
+    args = ("report", "quick", "--campaign", first["campaign"], "--store", store)
+    out = call(*args).out
+    assert out.count("KV POLICIES: m") == 1
+    assert out.index("KV POLICIES: m") < out.index("FAILURE RISK REPORT")
+    assert out.index("Against the whole cache") < out.index("FAILURE RISK REPORT")
+    titles = [section["title"] for section in json.loads(call(*args, "--json").out)["sections"]]
+    assert titles == ["KV policies: m"]
+
+
 @pytest.mark.usefixtures("contextcliff_home")
 def test_a_sample_smaller_than_the_study_s_is_compared() -> None:
     ended = call("profile", "quick", "--samples-per-bin", "2")
