@@ -124,18 +124,6 @@ class HumanNoise:
             shares.append(float((fold.distances >= distance).mean()))
         return float(np.mean(shares)) if shares else None
 
-    def contributions(self, continuation: ProseMetrics, author: ProseMetrics) -> dict[str, float]:
-        """Return each metric's difference in units of the standard deviation of human
-        differences.
-        """
-        change = _scaled(continuation) - _scaled(author)
-        sd = np.sqrt(2.0 * np.nanvar(self._within_texts(np.ones(len(self.values), bool)), axis=0))
-        return {
-            name: float(d / s)
-            for name, d, s in zip(DISTANCE_METRICS, change, sd, strict=True)
-            if np.isfinite(d) and s > 0
-        }
-
     def _measurable(self) -> NDArray[np.bool_]:
         have: NDArray[np.bool_] = np.isfinite(self.values).mean(axis=0) >= _LEAST_HUMAN
         return have

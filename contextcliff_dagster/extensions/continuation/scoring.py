@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import (
     EVAL_RECORDS,
@@ -60,13 +60,6 @@ the number of words measured.
 """
 
 
-class Measured(NamedTuple):
-    """Coherence and the name of the embedder that measured it."""
-
-    embedder: str
-    coherence: Coherence
-
-
 def embedder_name(study: Study) -> str | None:
     """Return the name, as in results, of the embedder that a study requests, or None."""
     setting = section_of(study).embeddings
@@ -100,7 +93,7 @@ class CoherenceMeter:
         """
         return cls(run.study, _stored_coherence(run, embedder_name(run.study)))
 
-    def measure(self, texts: Sequence[tuple[Key, Prose]]) -> list[Measured | None]:
+    def measure(self, texts: Sequence[tuple[Key, Prose]]) -> list[Coherence | None]:
         """Return the coherence of each text, or None if unavailable, which is logged once."""
         if self.name is None:
             return [None for _ in texts]
@@ -110,7 +103,7 @@ class CoherenceMeter:
             batch = missing[start : start + _TEXTS_AT_ONCE]
             new = self._asked([prose for _, prose in batch])
             values.update({key: value for (key, _), value in zip(batch, new, strict=False)})
-        return [Measured(self.name, values[key]) if key in values else None for key, _ in texts]
+        return [values.get(key) for key, _ in texts]
 
     def _asked(self, texts: list[Prose]) -> list[Coherence]:
         """Return the coherence of ``texts``, or an empty list once embeddings have failed."""
@@ -252,14 +245,13 @@ def _add_coherence(
     authors = dict(zip(after, coherence.measure(list(after.items())), strict=True))
     for (row, _, _), key, value in zip(compared, keys, measured, strict=True):
         if value is not None:
-            row |= {"embedder": value.embedder, **_columns(value, "")}
+            row |= {"embedder": coherence.name, **_columns(value, "")}
         if (author_value := authors[key]) is not None:
             row |= _columns(author_value, "author_")
 
 
-def _columns(found: Measured, prefix: str) -> dict[str, float | None]:
-    names = (f"{prefix}{name}" for name in COHERENCE)
-    return dict(zip(names, found.coherence, strict=True))
+def _columns(found: Coherence, prefix: str) -> dict[str, float | None]:
+    return {f"{prefix}{name}": value for name, value in zip(COHERENCE, found, strict=True)}
 
 
 def _measured(

@@ -6,6 +6,7 @@ context, the planted writer falls into a loop in a fraction of its continuations
 
 from __future__ import annotations
 
+import bisect
 import re
 from typing import Any
 
@@ -81,29 +82,24 @@ class HumanWriter(ScriptedEngine):
         ][1:]
         if not sentences:
             raise RejectedError(f"engine {self._entry.engine!r} finds no sentence in the prompt")
-        rng = self._random(prompt, decoding)
+        seed = decoding.sampling.seed if decoding.sampling else 0
+        rng = np.random.default_rng([int(prompt.hash[:12], 16), seed])
         turns = range(1 + 4_000 // len(sentences))  # no sentence repeats before all are written
         stream = (sentences[i] for _ in turns for i in rng.permutation(len(sentences)))
         text = self._lost(prompt, rng) or " ".join(stream)
         return self._cut(text, decoding.max_output_tokens), "length"
-
-    def _random(self, prompt: Prompt, decoding: Decoding) -> np.random.Generator:
-        seed = decoding.sampling.seed if decoding.sampling else 0
-        return np.random.default_rng([int(prompt.hash[:12], 16), seed])
 
     def _lost(self, prompt: Prompt, rng: np.random.Generator) -> str:
         return ""
 
     def _cut(self, text: str, tokens: int) -> str:
         words = text[: tokens * 8].split(" ")
-        low, high = 1, len(words)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.count(" ".join(words[:middle])) <= tokens:
-                low = middle
-            else:
-                high = middle - 1
-        return " ".join(words[:low])
+
+        def tokens_of_first(count: int) -> int:
+            return self.count(" ".join(words[:count]))
+
+        more = bisect.bisect_right(range(2, len(words) + 1), tokens, key=tokens_of_first)
+        return " ".join(words[: 1 + more])
 
 
 class PlantedWriter(HumanWriter):

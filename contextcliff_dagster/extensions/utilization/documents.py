@@ -32,7 +32,6 @@ from contextcliff_dagster.extensions.utilization.prompts import Arm, Cell, arms_
 from contextcliff_dagster.extensions.utilization.rendering.sentences import (
     Format,
     Order,
-    Rendering,
     Verbosity,
 )
 from contextcliff_dagster.extensions.utilization.rendering.structured import render
@@ -152,6 +151,11 @@ def _document(
     rendering = render(data, format, arm.verbosity, arm.order)
     text = rendering.text
     verdicts = verifier.verify(text, data.questions, format)
+    places = [
+        sorted(rendering.starts[index] for index in question.evidence)
+        for question in data.questions
+    ]
+    asked = zip(data.questions, places, strict=True)
     where = f"{batch.scale}, {format}"
     require_agreement(verdicts, data.questions, batch.benchmark, batch.seed, where)
     return {
@@ -164,28 +168,36 @@ def _document(
         "length_tokens": solved.tokens if text == solved.text else solver.count(text),
         "records": len(data.records),
         "corrupted": len(data.corrupted),
-        "questions": json.dumps([_question(q, data, rendering) for q in data.questions]),
-        "evidence": json.dumps([_starts(q, rendering) for q in data.questions]),
+        "questions": json.dumps(
+            [_question(q, _choices(q, data), of, len(text)) for q, of in asked]
+        ),
+        "evidence": json.dumps(places),
         "verdicts": json.dumps([verdict._asdict() for verdict in verdicts]),
         "text": text,
     }
 
 
-def _question(question: Question, data: Benchmark, rendering: Rendering) -> dict[str, Any]:
-    """Return the parts of a question that are read often, without its many positions."""
-    starts = _starts(question, rendering)
-    length = max(len(rendering.text), 1)
+def _question(
+    question: Question,
+    choices: Sequence[str] = (),
+    places: Sequence[int] = (),
+    length: int = 0,
+) -> dict[str, Any]:
+    """Return the parts of a question that are read often, without its many positions.
+
+    ``places``: where its evidence begins in a text of ``length`` characters; empty if unknown.
+    """
     return {
         "kind": question.kind,
         "text": question.text,
         "answer": question.answer,
         "form": question.form,
-        "choices": list(_choices(question, data)),
+        "choices": list(choices),
         "about": dict(question.about),
         "margin": question.margin,
         "hops": question.hops,
-        "needed": len(starts),
-        "evidence_position": sum(starts) / len(starts) / length if starts else None,
+        "needed": len(question.evidence),
+        "evidence_position": sum(places) / len(places) / length if places else None,
     }
 
 
@@ -198,10 +210,6 @@ def _choices(question: Question, data: Benchmark) -> Sequence[str]:
         kind = "warehouse" if about.get("ask") == "transfers" else ""
         return sorted({str(record[kind]) for record in data.records if kind in record})
     return question.choices
-
-
-def _starts(question: Question, rendering: Rendering) -> list[int]:
-    return sorted(rendering.starts[index] for index in question.evidence)
 
 
 LISTED = (
@@ -318,13 +326,8 @@ def summary(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "tokens": sum(tokens),
         "shortest_tokens": min(tokens, default=0),
         "longest_tokens": max(tokens, default=0),
-        "questions": sum(len(questions) for questions in _questions(documents)),
+        "questions": sum(len(json.loads(document["questions"])) for document in documents),
     }
-
-
-def _questions(documents: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Any]]:
-    for document in documents:
-        yield json.loads(document["questions"])
 
 
 Row = Mapping[str, Any]
@@ -488,8 +491,6 @@ def section_of(study: Study) -> UtilizationSection:
 @lru_cache(maxsize=2)
 def solver_of(tokenizer: str) -> ScaleSolver:
     """Return the scale solver of a tokenizer, cached with its tokens per record."""
-    from contextcliff_dagster.extensions.utilization.scales import ScaleSolver
-
     return ScaleSolver(opened_tokenizer(tokenizer).count)
 
 
@@ -546,7 +547,6 @@ def ensure_batch(study: Study, store: Store, batch: Batch) -> list[dict[str, Any
         StudyError, VerificationError: see `make_batch`.
         StoreError: the file cannot be written.
     """
-
     path = batch_file(store, study.name, batch)
     rows = read_batch(path, batch.hash)
     if rows is None:
@@ -608,21 +608,7 @@ def expected_rows(batch: Batch, tokenizer: str) -> Iterator[dict[str, Any]]:
                 "length_tokens": round(target * ratio),
                 "records": round(len(short.data.records) * target / short.tokens),
                 "corrupted": 0,
-                "questions": json.dumps(
-                    [
-                        {
-                            "kind": question.kind,
-                            "text": question.text,
-                            "answer": question.answer,
-                            "form": question.form,
-                            "choices": [],
-                            "hops": question.hops,
-                            "needed": len(question.evidence),
-                            "evidence_position": None,
-                        }
-                        for question in short.data.questions
-                    ]
-                ),
+                "questions": json.dumps([_question(one) for one in short.data.questions]),
             }
 
 

@@ -17,8 +17,10 @@ from contextcliff_dagster.experiments.common.experiment import (
 from contextcliff_dagster.experiments.common.records import RECORD_CHECKS
 from contextcliff_dagster.extensions.utilization.documents import (
     DOCUMENTS,
+    UtilizationSamples,
     batch_file,
     batches_of,
+    expected_rows,
     left_out,
     listed,
     section_of,
@@ -99,8 +101,6 @@ class Utilization(Experiment):
     def expected_sources(self, run: StudyRun) -> Sequence[Source]:
         if DOCUMENTS.frozen(run.study, run.store) is not None:
             return super().expected_sources(run)
-        from contextcliff_dagster.extensions.utilization.documents import expected_rows
-
         tokenizer = tokenizer_name(run.study, "utilization")
         batches = batches_of(run.study, run.store)
         rows = [row for batch in batches for row in expected_rows(batch, tokenizer)]
@@ -214,8 +214,6 @@ def _sources(
     study: Study, documents: Iterable[Mapping[str, Any]], files: Mapping[str, Path]
 ) -> list[Source]:
     """Return one source per recipe, because prompt arms are asked one after the other."""
-    from contextcliff_dagster.extensions.utilization.documents import UtilizationSamples
-
     by_recipe: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells_of(section_of(study)):
         by_recipe.setdefault((cell.arm.thought, cell.arm.question_place), []).append(cell)

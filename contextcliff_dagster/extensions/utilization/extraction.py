@@ -19,11 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
-if TYPE_CHECKING:
-    pass
-
+from typing import Literal, NamedTuple
 
 MARKER = "Answer:"
 """Start of the last line if reasons come before the answer."""

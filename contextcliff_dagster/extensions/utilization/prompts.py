@@ -7,7 +7,6 @@ serves them all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
@@ -121,17 +120,12 @@ def cells_of(section: UtilizationSection) -> tuple[Cell, ...]:
 
 def arms_of(section: UtilizationSection) -> list[Arm]:
     """Return the arms: the base, then one change at a time, or every combination."""
-    levels = [section.levels(key) for key in ARM_KEYS]
+    levels = [getattr(section, key) for key in ARM_KEYS]
     if section.factorial:
         return [Arm(*combination) for combination in product(*levels)]
     base = Arm(*(level[0] for level in levels))
-    return [base, *_one_at_a_time(base, section)]
-
-
-def _one_at_a_time(base: Arm, section: UtilizationSection) -> Iterator[Arm]:
-    for key in ARM_KEYS:
-        for level in section.levels(key)[1:]:
-            yield replace(base, **{key: level})
+    changes = ({key: level} for key, of in zip(ARM_KEYS, levels, strict=True) for level in of[1:])
+    return [base, *(replace(base, **change) for change in changes)]
 
 
 def _level(arm: Arm, key: str) -> str:

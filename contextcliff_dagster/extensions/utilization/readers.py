@@ -6,7 +6,7 @@ import hashlib
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, NamedTuple, get_args
@@ -152,7 +152,8 @@ class Asked(NamedTuple):
 
 def parse_question(text: str) -> Asked | None:
     """Return the first question in ``text``, or None if there is none."""
-    matches = [(match.start(), key, match) for key, match in _matches(text)]
+    searched = ((key, pattern.search(text)) for key, pattern in _patterns().items())
+    matches = [(match.start(), key, match) for key, match in searched if match]
     if not matches:
         return None
     _, key, match = min(matches, key=lambda candidate: candidate[0])
@@ -169,12 +170,6 @@ def parse_question(text: str) -> Asked | None:
     if ask == "facts" and all(isinstance(option, int) for option in DOMAINS[about["attr"]]):
         about["value"] = int(about["value"])
     return Asked(_BENCHMARK[ask], about)
-
-
-def _matches(text: str) -> Iterator[tuple[str, re.Match[str]]]:
-    for key, pattern in _patterns().items():
-        if (match := pattern.search(text)) is not None:
-            yield key, match
 
 
 @cache

@@ -118,11 +118,10 @@ class Solved(NamedTuple):
 class ScaleSolver:
     """A solver for the number of records; the same wish always gives the same document.
 
-    ``count`` returns a text's tokens. ``renders``: documents rendered so far, for benchmarks.
+    ``count`` returns a text's tokens.
     """
 
     count: Callable[[str], int]
-    renders: int = 0
     _points: dict[tuple[object, ...], tuple[float, int] | None] = field(default_factory=dict)
 
     def solve(self, wish: Wish) -> Solved:
@@ -200,7 +199,6 @@ class ScaleSolver:
         except ValueError:
             return None
         text = render(data, wish.format).text
-        self.renders += 1
         return Solved(data, text, self.count(text))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -199,11 +198,6 @@ class UtilizationSection(Section):
             if isinstance(value, tuple) and len(set(map(_hashable, value))) < len(value):
                 raise ValueError(f"{key!r} lists a value twice; remove one")
         return self
-
-    def levels(self, key: str) -> Sequence[Any]:
-        """Return the values of an arm key, the base first."""
-        values: Sequence[Any] = getattr(self, key)
-        return values
 
 
 def _hashable(value: Any) -> Any:

@@ -38,14 +38,11 @@ def unproved_benchmark() -> BenchmarkName | None:
     return None if find_spec("ortools") else "constraints"
 
 
-def unproved_sentence(fate: str, install: str | None = None) -> str:
-    """Return why the benchmark ``fate``, such as "is left out", and the command that helps.
-
-    ``install``: the command; None for this environment's, which names a path of this machine.
-    """
+def unproved_sentence(fate: str) -> str:
+    """Return why the benchmark ``fate``, such as "is left out", and the command that helps."""
     return (
         f"The benchmark constraints {fate}: OR-tools, which proves its answers, is not installed; "
-        f"{install or install_command('utilization')} installs it."
+        f"{install_command('utilization')} installs it."
     )
 
 
@@ -300,19 +297,6 @@ def solver_for(records: Sequence[Record], benchmark: BenchmarkName) -> Solver:
         return NetworkSolver(records)
 
     return ConstraintsSolver(records)
-
-
-def solve(records: Sequence[Record], benchmark: BenchmarkName, about: About) -> str:
-    """Return the only possible answer to the question ``about``.
-
-    Raises:
-        ValueError: the records allow no answer, or more than one.
-        StudyError: OR-tools is not installed (constraints only).
-    """
-    ((values, _),) = solver_for(records, benchmark).solve([about])
-    if len(values) != 1:
-        raise ValueError(f"{len(values) or 'no'} possible answers to {dict(about)!r}: {values}")
-    return values[0]
 
 
 _METHOD = "sql"
@@ -604,23 +588,6 @@ class Verdict(NamedTuple):
     fault: str = ""
 
 
-def verify(
-    text: str,
-    benchmark: BenchmarkName,
-    questions: Sequence[Question],
-    format: Format | None = None,
-) -> list[Verdict]:
-    """Return the verdict on each question, from the rendered ``text`` alone.
-
-    Each `Question.about` is solved and the result is compared with `Question.answer`. If
-    ``format`` is None, it is detected.
-
-    Raises:
-        StudyError: OR-tools is not installed (constraints only).
-    """
-    return Verifier(benchmark).verify(text, questions, format)
-
-
 class Verifier:
     """A verifier of a sequence of texts, such as the same records in several formats.
 
@@ -635,7 +602,14 @@ class Verifier:
     def verify(
         self, text: str, questions: Sequence[Question], format: Format | None = None
     ) -> list[Verdict]:
-        """Return the verdict on each question; see `verify`."""
+        """Return the verdict on each question, from the rendered ``text`` alone.
+
+        Each `Question.about` is solved and the result is compared with `Question.answer`. If
+        ``format`` is None, it is detected.
+
+        Raises:
+            StudyError: OR-tools is not installed (constraints only).
+        """
         from contextcliff_dagster.extensions.utilization.rendering.structured import parse
 
         try:
@@ -652,7 +626,7 @@ class Verifier:
 def verify_records(
     records: Sequence[Record], benchmark: BenchmarkName, questions: Sequence[Question]
 ) -> list[Verdict]:
-    """Return the verdict on each question from parsed records; see `verify`."""
+    """Return the verdict on each question from parsed records; see `Verifier.verify`."""
     solver = solver_for(records, benchmark)
     if faults := solver.faults() if records else ["the text has no records"]:
         fault = "; ".join(faults)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from contextcliff_dagster.extensions.visibility.section import Axes
 from contextcliff_dagster.extensions.visibility.tasks.task import (
@@ -70,10 +70,6 @@ class RunState:
     def __post_init__(self) -> None:
         if len(self.trials) != len(self.usage) + 1:
             raise ValueError("a run needs a start, and one trial and one usage per step")
-
-    def after(self, trial: ShownTrial, usage: Usage | None) -> RunState:
-        """Return the run extended by one step."""
-        return replace(self, trials=(*self.trials, trial), usage=(*self.usage, usage))
 
     def current(self, task: Task, axes: Axes) -> ShownTrial:
         """Return the trial whose configuration the next proposal modifies."""
@@ -437,9 +433,7 @@ def resources_text(usage: Sequence[Usage | None]) -> str:
     return f"Used so far: {prompt + output} tokens, ${cost:.4f}, {latency:.1f} s per step."
 
 
-How: TypeAlias = Literal["whole", "json block", "block", "braces", "none"]
 _FENCE = "```"
-_BLOCKS: tuple[tuple[How, str], ...] = (("json block", f"{_FENCE}json"), ("block", _FENCE))
 _DEEPEST = 32
 _LONGEST_INTEGER = 400
 """Maximum digits of an integer; the largest float has 309, and Python parses at most 4,300."""
@@ -452,12 +446,10 @@ class Parsed:
     Attributes:
         proposal: the JSON object of the reply; None if there is none.
         unparsable: whether the reply has text but no JSON object.
-        how: where in the reply the object was found.
     """
 
     proposal: Mapping[str, Any] | None
     unparsable: bool
-    how: How
 
     @property
     def recorded(self) -> dict[str, Shown] | None:
@@ -470,24 +462,25 @@ class Parsed:
 def parse_reply(text: str | None) -> Parsed:
     """Parse the JSON object in a reply. Never raises, whatever the text."""
     if text is None or not text.strip():
-        return Parsed(None, False, "none")
-    for how, part in _places(text.strip()):
+        return Parsed(None, False)
+    for part in _places(text.strip()):
         fields = _object(part)
         if fields is not None:
-            return Parsed(fields, False, how)
-    return Parsed(None, True, "none")
+            return Parsed(fields, False)
+    return Parsed(None, True)
 
 
-def _places(text: str) -> Iterator[tuple[How, str]]:
-    yield "whole", text
-    for how, opening in _BLOCKS:
+def _places(text: str) -> Iterator[str]:
+    """Yield the parts of a reply that may be its object: the whole, blocks, what is in braces."""
+    yield text
+    for opening in (f"{_FENCE}json", _FENCE):
         begin = text.find(opening)
         end = text.find(_FENCE, begin + len(opening))
         if begin >= 0 and end >= 0:
-            yield how, text[begin + len(opening) : end]
+            yield text[begin + len(opening) : end]
     begin, end = text.find("{"), text.rfind("}")
     if 0 <= begin < end:
-        yield "braces", text[begin : end + 1]
+        yield text[begin : end + 1]
 
 
 def _object(text: str) -> Mapping[str, Any] | None:

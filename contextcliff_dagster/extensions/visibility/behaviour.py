@@ -19,7 +19,6 @@ from contextcliff_dagster.extensions.visibility.tasks.task import (
     Config,
     Reason,
     Space,
-    Value,
 )
 
 Source = Literal["start", "model", "fallback"]
@@ -86,7 +85,7 @@ def behaviour_of(space: Space, steps: Sequence[Step]) -> Behaviour:
     later = steps[1:]
     places = [place for place, step in enumerate(steps) if place and step.source == "model"]
     moves = np.array([space.distances(steps[k - 1].config, steps[k].config) for k in places])
-    keys = [_key(space, step.config) for step in steps]
+    keys = [config_key(step.config) for step in steps]
     repeats = sum(keys[k] == keys[k - 1] for k in places)
     returns = sum(keys[k] != keys[k - 1] and keys[k] in keys[:k] for k in places)
     changes, clamps = _changes(space, steps, places)
@@ -111,13 +110,10 @@ def _share(count: int, total: int) -> float | None:
     return count / total if total else None
 
 
-def _key(space: Space, config: Config) -> str:
+def config_key(config: Config) -> str:
     """Return the configuration as text for comparison: 1 equals 1.0, but True differs from both."""
-    values: list[Value] = []
-    for name in space.names:
-        value = config[name]
-        values.append(float(value) if type(value) is int else value)
-    return json.dumps(values)
+    values = {name: float(v) if type(v) is int else v for name, v in config.items()}
+    return json.dumps(values, sort_keys=True)
 
 
 def _changes(space: Space, steps: Sequence[Step], own: Sequence[int]) -> tuple[int, int]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -38,11 +38,8 @@ _NOISE = 0.1
 _CURIOSITY = 2.0
 
 
-class ScriptedAgent(Protocol):
-    """A stateless function from a prompt to a reply."""
-
-    def __call__(self, prompt: str, rng: np.random.Generator) -> str:
-        """Return the reply, a JSON object."""
+ScriptedAgent: TypeAlias = Callable[[str, np.random.Generator], str]
+"""A stateless function from a prompt, and a source of its draws, to the reply, a JSON object."""
 
 
 def ignores_everything(prompt: str, rng: np.random.Generator) -> str:
@@ -133,7 +130,6 @@ def _config(view: PromptView, places: Floats) -> Mapping[str, Value]:
     return config
 
 
-Direction: TypeAlias = Literal["higher", "lower"]
 _NAMES = re.compile(r"^Reply with a JSON object of (.+)\.$", re.MULTILINE)
 _CURRENT = re.compile(r"^Current trial: (\{.*\}), score (\S+)$", re.MULTILINE)
 _EARLIER = re.compile(r"^\d+\. (.+): (\S+)$", re.MULTILINE)
@@ -161,14 +157,14 @@ class PromptView:
         current: the configuration that a proposal modifies.
         earlier: other trials, oldest first; empty if none are shown.
         bounds: bounds by parameter name; empty if none are shown.
-        direction: direction of the score; None if it is not shown.
+        direction: which score is better, ``higher`` or ``lower``; None if it is not shown.
     """
 
     names: tuple[str, ...]
     current: Seen
     earlier: tuple[Seen, ...]
     bounds: Mapping[str, Number | Choice]
-    direction: Direction | None
+    direction: str | None
 
 
 def read_prompt(prompt: str) -> PromptView:
@@ -191,16 +187,12 @@ def read_prompt(prompt: str) -> PromptView:
         current=Seen(json.loads(current[1]), _score(current[2])),
         earlier=earlier,
         bounds={} if bounds is None else dict(map(_parameter, bounds[1].split("; "))),
-        direction=None if direction is None else _direction(direction[1]),
+        direction=direction and direction[1],
     )
 
 
 def _score(text: str) -> float | None:
     return None if text == "failed" else float(text)
-
-
-def _direction(word: str) -> Direction:
-    return "higher" if word == "higher" else "lower"
 
 
 def _parameter(text: str) -> tuple[str, Number | Choice]:

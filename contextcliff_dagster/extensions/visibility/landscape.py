@@ -273,19 +273,10 @@ _FEWEST = 4
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A configuration that runs begin with.
-
-    Attributes:
-        score: mean test score.
-        regret: normalised regret of the mean test score.
-        percentile: fraction of configurations with an equal or worse score.
-    """
+    """A configuration that runs begin with, and the normalised regret of its mean test score."""
 
     config: Config
-    score: float
     regret: float
-    percentile: float
-    stratum: Stratum
 
 
 def members(landscape: Landscape, stratum: Stratum) -> NDArray[np.intp]:
@@ -296,8 +287,8 @@ def members(landscape: Landscape, stratum: Stratum) -> NDArray[np.intp]:
     return inside[np.argsort(regret[inside], kind="stable")]
 
 
-def start_of(landscape: Landscape, stratum: Stratum, seed: int | None = None) -> Start:
-    """Return a start from a stratum: a random one if a ``seed`` is given, else the median.
+def start_of(landscape: Landscape, stratum: Stratum, seed: int) -> Start:
+    """Return a random start from a stratum.
 
     Raises:
         DataError: fewer than four configurations have scores, or a stratum is empty.
@@ -311,15 +302,6 @@ def start_of(landscape: Landscape, stratum: Stratum, seed: int | None = None) ->
             "tabulate more points."
         )
     order = members(landscape, stratum)
-    place = len(order) // 2
-    if seed is not None:
-        place = int(np.random.Generator(np.random.PCG64(seed)).integers(len(order)))
+    place = np.random.Generator(np.random.PCG64(seed)).integers(len(order))
     number = int(order[place])
-    regret = regrets(landscape)
-    return Start(
-        config=landscape.configs[number],
-        score=float(landscape.means[number]),
-        regret=float(regret[number]),
-        percentile=float((regret >= regret[number]).sum() / n_known),
-        stratum=stratum,
-    )
+    return Start(landscape.configs[number], float(regrets(landscape)[number]))

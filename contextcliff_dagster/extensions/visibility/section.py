@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import count, islice, product
@@ -79,15 +79,12 @@ class PlannedRun:
         return f"{self.benchmark}-s{self.seed:03d}-{self.axes.signature}"
 
 
-def combinations(levels: dict[str, Sequence[Level]]) -> Iterator[Axes]:
-    """Yield every combination of the axes' levels, with the last axis changing fastest."""
-    for levels_chosen in product(*(levels[name] for name in AXES)):
-        yield Axes(**dict(zip(AXES, levels_chosen, strict=True)))  # type: ignore[arg-type]
-
-
 def runs_of(section: VisibilitySection) -> tuple[PlannedRun, ...]:
-    """Return a study's runs: every combination of levels for every benchmark and seed."""
-    axes = tuple(combinations(section.levels))
+    """Return a study's runs: every combination of levels for every benchmark and seed.
+
+    The last axis changes fastest.
+    """
+    axes = [Axes(*chosen) for chosen in product(*section.levels.values())]  # type: ignore[arg-type]
     return tuple(
         PlannedRun(benchmark, seed, combination)
         for benchmark in section.benchmarks

@@ -155,8 +155,6 @@ def draw_shift(
 
     Sets the limits, ticks and labels of both panels.
     """
-    from matplotlib.lines import Line2D
-
     above, below = panels
     edges = [max(edge, 1) for bin in comparison.bins for edge in (bin.edge_low, bin.edge_high)]
     for axes in panels:
@@ -173,19 +171,10 @@ def draw_shift(
     _side(above, 1, [(_middle(b), b.mean_b) for b in bins], caps.b_tokens, cliffs[1])
     _shift(above, comparison)
     _difference(below, comparison)
-    return [
-        Line2D([], [], color=style.colour, ls=style.dash, marker=style.marker, label=label)
-        for style, label in (
-            (
-                house.look(0),
-                f"A: {house.shortened(comparison.a.name, 46)} (n = {comparison.a.n:,})",
-            ),
-            (
-                house.look(1),
-                f"B: {house.shortened(comparison.b.name, 46)} (n = {comparison.b.n:,})",
-            ),
-        )
-    ]
+    sides = (("A", comparison.a), ("B", comparison.b))
+    return house.line_handles(
+        f"{letter}: {house.shortened(side.name, 46)} (n = {side.n:,})" for letter, side in sides
+    )
 
 
 def _middle(bin: DifferingBin) -> float:

@@ -6,8 +6,9 @@ are also printed in grey, marker and line style differ too, and zones differ in 
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +18,7 @@ from contextcliff_dagster.reporting.wording import labels, measured_range, score
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
     from matplotlib.text import Text
 
     from contextcliff_dagster.contracts.results import Cliffs
@@ -61,6 +63,17 @@ def look(index: int) -> Look:
     """Return the look of the model at ``index``; beyond six, marker and line style change."""
     lap, place = divmod(index, len(_COLOURS))
     return Look(_COLOURS[place], _MARKERS[(place + lap) % 6], _DASHES[(place + 2 * lap) % 6])
+
+
+def line_handles(labels: Iterable[str]) -> list[Line2D]:
+    """Return the handles of a legend whose lines have these ``labels``, each in its `look`."""
+    from matplotlib.lines import Line2D
+
+    styles = ((look(index), label) for index, label in enumerate(labels))
+    return [
+        Line2D([], [], color=style.colour, ls=style.dash, marker=style.marker, label=label)
+        for style, label in styles
+    ]
 
 
 @contextmanager
@@ -108,8 +121,6 @@ def png_bytes(figure: Figure, colours: int | None = None) -> bytes:
     ``colours`` reduces it to a palette, which makes a small picture several times smaller. Only
     then is maximum compression worth its time: it saves 2% of a report's picture in 0.3 s.
     """
-    import io
-
     import numpy as np
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image

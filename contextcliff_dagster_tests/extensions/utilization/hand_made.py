@@ -7,8 +7,8 @@ from typing import Any
 from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     BenchmarkName,
     Question,
-    make_record,
 )
+from contextcliff_dagster_tests.extensions.utilization.records import make_record
 
 START = 1_704_067_200
 A, B, C, D = (f"WH-{number:04d}" for number in range(4))

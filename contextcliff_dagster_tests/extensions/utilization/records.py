@@ -14,12 +14,20 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     FieldKind,
     Record,
     RecordSpec,
-    make_record,
 )
 
 _FIRST, _YEAR_9999 = 1_704_067_200, 253_402_300_799
 _TIMES = (0, _FIRST, _FIRST + 645, _FIRST + 43_200, 1_709_164_800, _YEAR_9999)
 _PREFIXES: Mapping[FieldKind, str] = {"warehouse": "WH", "sku": "SKU", "entity": "E", "node": "N"}
+
+
+def make_record(benchmark: BenchmarkName, name: str, **values: Any) -> dict[str, Any]:
+    """Return a record with its keys in the schema's order; pass the field ``from`` as ``from_``."""
+    fields = {key.rstrip("_"): value for key, value in values.items()}
+    (spec,) = [spec for spec in SCHEMAS[benchmark] if spec.name == name]
+    fields |= spec.fixed
+    assert fields.keys() == {field_spec.key for field_spec in spec.fields}
+    return {field_spec.key: fields[field_spec.key] for field_spec in spec.fields}
 
 
 def a_value(kind: FieldKind, draw: random.Random) -> Any:

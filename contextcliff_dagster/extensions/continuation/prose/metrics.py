@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +16,6 @@ from contextcliff_dagster.extensions.continuation.prose.words import (
     function_words,
     read_prose,
 )
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.extensions.continuation.prose.embedders import Embedder
-
 
 Ids = NDArray[np.int64]
 
@@ -117,7 +112,7 @@ class ProseMetrics:
         shared_content: fraction of content words that neighbouring sentences share.
         commas, semicolons, questions, exclamations, dashes, quotation_marks: per 100 words.
         near_coherence, far_coherence: mean cosine of the embeddings of neighbouring sentences and
-            of sentences five apart; None without embeddings.
+            of sentences five apart, which `embedders` measures; None here.
     """
 
     words: float | None
@@ -150,27 +145,20 @@ class ProseMetrics:
         return asdict(self)
 
 
-def prose_metrics(text: str, embedder: Embedder | None = None) -> ProseMetrics:
-    """Return the metrics of ``text``.
-
-    Raises:
-        EngineError: ``embedder`` is a server that does not answer.
-    """
-    return metrics_of(read_prose(text), embedder)
+def prose_metrics(text: str) -> ProseMetrics:
+    """Return the metrics of ``text`` but its coherence."""
+    return metrics_of(read_prose(text))
 
 
-def metrics_of(prose: Prose, embedder: Embedder | None = None) -> ProseMetrics:
-    """Return the metrics of a parsed text; raise as `prose_metrics`."""
+def metrics_of(prose: Prose) -> ProseMetrics:
+    """Return the metrics of a parsed text but its coherence."""
     count = len(prose.words)
     if not count:
         return ProseMetrics(0.0, 0.0)
     ids, function = word_ids(prose.words), function_words(prose.words)
-    lengths, marks = prose.sentence_lengths, mark_rates(prose)
-    near = far = None
-    if embedder is not None:
-        from contextcliff_dagster.extensions.continuation.prose.embedders import sentence_coherence
-
-        near, far = sentence_coherence(prose, embedder)
+    lengths = prose.sentence_lengths
+    sentence_length = float(lengths.mean()) if len(lengths) else None
+    long_words = float(np.mean([len(word) >= LONG_WORD_LETTERS for word in prose.words]))
     return ProseMetrics(
         words=float(count),
         sentences=float(len(lengths)),
@@ -179,28 +167,21 @@ def metrics_of(prose: Prose, embedder: Embedder | None = None) -> ProseMetrics:
         repetition_50=repetition(ids, 2, SHORT_WINDOW),
         repetition_200=repetition(ids, 3, LONG_WINDOW),
         word_length=float(np.mean([len(word.replace("'", "")) for word in prose.words])),
-        long_words=long_word_share(prose),
+        long_words=long_words,
         function_words=float(function.mean()),
         broken_articles=broken_articles(prose, function),
         pronouns=pronoun_share(prose),
-        sentence_length=mean_sentence_length(lengths),
+        sentence_length=sentence_length,
         sentence_variation=sentence_length_variation(lengths),
         rhythm=rhythm(lengths),
-        lix=lix(prose),
+        lix=lix(sentence_length, long_words),
         shared_content=shared_content(prose),
-        near_coherence=near,
-        far_coherence=far,
-        **(marks._asdict() if marks else {}),
+        **mark_rates(prose),
     )
 
 
 LONG_WORD_LETTERS = 7
 _LEAST_SENTENCES, _LEAST_FOR_RHYTHM = 3, 8
-
-
-def mean_sentence_length(lengths: NDArray[np.int64]) -> float | None:
-    """Return the mean words per sentence, or None if no mark ends a sentence."""
-    return float(lengths.mean()) if len(lengths) else None
 
 
 def sentence_length_variation(lengths: NDArray[np.int64]) -> float | None:
@@ -221,7 +202,7 @@ def rhythm(lengths: NDArray[np.int64]) -> float | None:
     return float(centred[1:] @ centred[:-1]) / squares if squares > 1e-12 else None
 
 
-def lix(prose: Prose) -> float | None:
+def lix(sentence_length: float | None, long_words: float) -> float | None:
     """Return the readability LIX: words / sentences + 100 x words of over six letters / words.
 
     Bjornsson 1968, "Lasbarhet"; Anderson 1983, "Lix and Rix: variations on a little-known
@@ -229,15 +210,7 @@ def lix(prose: Prose) -> float | None:
     syllables nor a word list, so it suits every language written in letters with blanks. Only
     sentences that a mark ends count; return None if there are none.
     """
-    length, share = mean_sentence_length(prose.sentence_lengths), long_word_share(prose)
-    return None if length is None or share is None else length + 100.0 * share
-
-
-def long_word_share(prose: Prose) -> float | None:
-    """Return the fraction of words with more than six letters, or None without words."""
-    if not prose.words:
-        return None
-    return float(np.mean([len(word) >= LONG_WORD_LETTERS for word in prose.words]))
+    return None if sentence_length is None else sentence_length + 100.0 * long_words
 
 
 def shared_content(prose: Prose) -> float | None:
@@ -273,40 +246,25 @@ _MARK = re.compile(r"[.,;:!?]")
 _LEAST_ARTICLES = 5
 
 
-class MarkRates(NamedTuple):
-    """Rates of punctuation marks per 100 words."""
-
-    commas: float
-    semicolons: float
-    questions: float
-    exclamations: float
-    dashes: float
-    quotation_marks: float
-
-
-def mark_rates(prose: Prose) -> MarkRates | None:
-    """Return the marks per 100 words, counting colons as semicolons, or None without words."""
-    if not prose.words:
-        return None
+def mark_rates(prose: Prose) -> dict[str, float]:
+    """Return the rates of punctuation marks per 100 words, counting colons as semicolons."""
     text, scale = prose.text, 100.0 / len(prose.words)
     quotes = sum(
         not (_is_letter(text, quote.start() - 1) and _is_letter(text, quote.end()))
         for quote in _QUOTE.finditer(text)
     )
-    return MarkRates(
-        scale * len(_COMMA.findall(text)),
-        scale * len(_SEMICOLON.findall(text)),
-        scale * sum(map(text.count, "?？؟")),
-        scale * sum(map(text.count, "!！")),
-        scale * text.count("—"),
-        scale * quotes,
-    )
+    return {
+        "commas": scale * len(_COMMA.findall(text)),
+        "semicolons": scale * len(_SEMICOLON.findall(text)),
+        "questions": scale * sum(map(text.count, "?？؟")),
+        "exclamations": scale * sum(map(text.count, "!！")),
+        "dashes": scale * text.count("—"),
+        "quotation_marks": scale * quotes,
+    }
 
 
-def pronoun_share(prose: Prose) -> float | None:
-    """Return the fraction of words that are English pronouns, or None without words."""
-    if not prose.words:
-        return None
+def pronoun_share(prose: Prose) -> float:
+    """Return the fraction of words that are English pronouns."""
     return sum(word.split("'")[0] in _PRONOUNS for word in prose.words) / len(prose.words)
 
 

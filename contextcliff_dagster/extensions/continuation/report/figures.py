@@ -147,20 +147,10 @@ def _offset(place: int, count: int) -> float:
 
 
 def _legend(result: ContinuationResult) -> list[Any]:
-    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    handles: list[Any] = [
-        Line2D(
-            [],
-            [],
-            color=house.look(place).colour,
-            ls=house.look(place).dash,
-            marker=house.look(place).marker,
-            label=house.shortened(arm.arm, 24),
-        )
-        for place, arm in enumerate(result.arms)
-    ]
+    names = (house.shortened(arm.arm, 24) for arm in result.arms)
+    handles: list[Any] = [*house.line_handles(names)]
     if result.human is not None:
         handles.append(
             Patch(color=house.FAINT, label=f"means of {result.human.floor_passages} human passages")

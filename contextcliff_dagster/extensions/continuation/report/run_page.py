@@ -55,7 +55,6 @@ from contextcliff_dagster.store import write_atomic, write_json
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
 
     from contextcliff_dagster.extensions.continuation.results import (
         ArmResult,
@@ -230,7 +229,7 @@ def plot_metrics(result: ContinuationResult) -> bytes | None:
     title = f"Metrics of prose over context size: {house.shortened(result.model, 48)}"
     house.write(figure, 0.4, height - 0.3, title, fontsize=13, fontweight="bold")
     figure.legend(
-        handles=_legend(result),
+        handles=house.line_handles(house.shortened(arm.arm, 28) for arm in result.arms),
         loc="upper left",
         bbox_to_anchor=(0.025, 1 - 0.42 / height),
         ncol=min(len(result.arms), 5),
@@ -254,23 +253,6 @@ def _draw(axes: Axes, sizes: Sequence[int], points: Sequence[Point], number: int
     for x, _, point in finite:
         if point.interval is not None:
             axes.plot([x, x], point.interval, color=style.colour, lw=0.9, zorder=2)
-
-
-def _legend(result: ContinuationResult) -> list[Line2D]:
-    from matplotlib.lines import Line2D
-
-    styles = [(house.look(number), arm.arm) for number, arm in enumerate(result.arms)]
-    return [
-        Line2D(
-            [],
-            [],
-            color=style.colour,
-            ls=style.dash,
-            marker=style.marker,
-            label=house.shortened(name, 28),
-        )
-        for style, name in styles
-    ]
 
 
 FILE = "comparison.html"

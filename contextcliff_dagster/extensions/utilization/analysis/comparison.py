@@ -552,10 +552,7 @@ def seeds_needed(
     rows = []
     for difference in DIFFERENCES:
         if not len(a.score) or not len(b.score):
-            rows.append(SeedsNeeded(
-                difference=difference, one_scale=None, all_scales=None, discordance=None,
-                correlation=None, questions=None,
-            ))  # fmt: skip
+            rows.append(nulls(SeedsNeeded, difference=difference))
             continue
         questions = len(a.score) / (int(a.document.max()) + 1)
         discordance = None

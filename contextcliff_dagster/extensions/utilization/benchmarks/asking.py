@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date
 from typing import Any, NamedTuple
 
 from contextcliff_dagster.extensions.utilization.benchmarks.data import (
@@ -13,7 +12,9 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     Question,
     QuestionKind,
     Record,
+    RetryError,
 )
+from contextcliff_dagster.extensions.utilization.rendering.sentences import FORMS
 
 PATTERNS: Mapping[str, str] = {
     "units initial": "How many units of {sku} were in the initial stock of {warehouse} at {ts}?",
@@ -85,12 +86,9 @@ PATTERNS: Mapping[str, str] = {
 }
 """Question -> its text pattern; ``units`` has one per action, ``at`` one for a past time."""
 
+START = 1704067200
+"""Time of the first record: the first second of 2024."""
 _KINDS = {"WH": "Warehouse", "E": "Entity", "N": "Node"}
-MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
-_DAY_S = 86_400
 
 
 def pattern_of(about: Mapping[str, Any]) -> str:
@@ -112,22 +110,9 @@ def question_text(about: Mapping[str, Any]) -> str:
     return text.replace("after 1 such transfers", "after 1 such transfer")
 
 
-def time_in_words(ts: int) -> str:
-    """Return Unix seconds in words, as the prose format writes them, in UTC.
-
-    >>> time_in_words(1704067200)
-    '00:00:00 on January 1st, 2024'
-    """
-    days, second = divmod(ts, _DAY_S)
-    day = date.fromordinal(date(1970, 1, 1).toordinal() + days)
-    ending = "th" if 10 < day.day < 14 else {1: "st", 2: "nd", 3: "rd"}.get(day.day % 10, "th")
-    clock = f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
-    return f"{clock} on {MONTHS[day.month - 1]} {day.day}{ending}, {day.year}"
-
-
 def _words(key: str, value: Any) -> str:
     if key in ("ts", "at") and value is not None:
-        return f"{time_in_words(value)} (timestamp {value})"
+        return f"{FORMS['clock_first'].write(value)} (timestamp {value})"  # as in prose
     if key in ("warehouse", "entity", "from", "to"):
         kind, _, number = value.partition("-")
         return f"{_KINDS[kind]} {int(number)} ({value})"
@@ -150,10 +135,6 @@ LEAST_RECORDS = 4
 
 About = tuple[QuestionKind, dict[str, Any]]
 """A question kind and its arguments."""
-
-
-class RetryError(Exception):
-    """Raised when the current random draws give no good question; other draws may."""
 
 
 class Made(NamedTuple):

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 from contextcliff_dagster.extensions.utilization.benchmarks.asking import (
     Asked,
     Made,
-    RetryError,
     in_order,
     longest_chain,
     make_question,
@@ -35,7 +34,7 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     Question,
     QuestionKind,
     Record,
-    make_record,
+    RetryError,
 )
 
 Cell = tuple[str, str]
@@ -155,22 +154,39 @@ def domains_of(parameters: Mapping[str, int]) -> Mapping[str, Sequence[Value]]:
     return {attr: DOMAINS[attr][:size] for attr in ATTRIBUTES[:attributes]}
 
 
-class World:
+class _Assignment:
+    """The value of each cell, ``truth``; every statement of the document is true of it."""
+
+    def __init__(self, draws: Draws, domains: Mapping[str, Sequence[Value]]) -> None:
+        self.draws, self.domains = draws, domains
+        self.truth: dict[Cell, Value] = {}
+
+    def wrong(self, cell: Cell) -> Value:
+        """Return a random value other than the true one of ``cell``."""
+        values = self.domains[cell[1]]
+        return self.draws.pick([value for value in values if value != self.truth[cell]])
+
+    def packed(self) -> str:
+        """Return all values, entity by entity, as one digit each: the index in the domain."""
+        return "".join(
+            str(self.domains[attr].index(value)) for (_, attr), value in self.truth.items()
+        )
+
+
+class World(_Assignment):
     """A drawn assignment and the statements written about it so far.
 
     Attributes:
-        truth: the value of each cell; every statement is true of it.
         left: statement type -> number of statements still to write.
         closed: cells that random statements must not mention; only planned ones do.
         counted: attribute-value pairs that no further fact may state.
     """
 
     def __init__(self, draws: Draws, parameters: Mapping[str, int]) -> None:
-        self.draws = draws
-        self.domains = domains_of(parameters)
+        super().__init__(draws, domains_of(parameters))
         self.attributes = tuple(self.domains)
         self.entities = [f"E-{number:04d}" for number in range(parameters["num_entities"])]
-        self.truth: dict[Cell, Value] = {
+        self.truth = {
             (entity, attr): draws.pick(values)
             for entity in self.entities
             for attr, values in self.domains.items()
@@ -196,14 +212,9 @@ class World:
                 return cell
         raise RetryError
 
-    def wrong(self, cell: Cell) -> Value:
-        """Return a random value other than the true one of ``cell``."""
-        values = self.domains[cell[1]]
-        return self.draws.pick([value for value in values if value != self.truth[cell]])
-
     def write(self, name: str, **values: object) -> Record | None:
         """Return a statement; None if it is already written or its type is used up."""
-        record = make_record("constraints", name, **values)
+        record = {"type": name, **values}
         key = tuple(record.values())
         if key in self._written or not self.left[name]:
             return None
@@ -313,7 +324,7 @@ def make_constraints(
     records = _placed(draws, groups, other_records)
     questions = _questions(world, records, chains, list(values), looked_up)
     require_not_last(records, {**questions, "lookup": ()})
-    return Made(records, in_order(asked, questions), {"assignment": _packed(world)})
+    return Made(records, in_order(asked, questions), {"assignment": world.packed()})
 
 
 def _chain(world: World, hops: int, evidence: Evidence) -> _Chain:
@@ -450,7 +461,7 @@ def _placed(
     taken_places: set[int] = set()
     records: dict[int, Record] = {}
     for group in sorted(groups, key=len, reverse=True):
-        places = draws.spread(len(group), 0, size, taken_places)
+        places = draws.spread(taken_places, len(group), 0, size)
         records.update(zip(places, draws.shuffled(group), strict=True))
     remaining = iter(draws.shuffled(others))
     return [records[place] if place in records else next(remaining) for place in range(size)]
@@ -481,13 +492,6 @@ def _questions(
     return questions
 
 
-def _packed(world: World) -> str:
-    """Return all values, entity by entity, as one digit each: the index in the domain."""
-    return "".join(
-        str(world.domains[attr].index(value)) for (_, attr), value in world.truth.items()
-    )
-
-
 _CORRUPTION_TRIES = 40
 
 
@@ -514,7 +518,7 @@ def change_constraints(draws: Draws, data: Benchmark, count: int, recompute: boo
     return Made(world.records, questions, {"assignment": world.packed()})
 
 
-class _Changed:
+class _Changed(_Assignment):
     """A document during the change of its statements.
 
     Attributes:
@@ -523,8 +527,7 @@ class _Changed:
     """
 
     def __init__(self, draws: Draws, data: Benchmark, recompute: bool) -> None:
-        self._draws = draws
-        self.domains = domains_of(data.parameters)
+        super().__init__(draws, domains_of(data.parameters))
         self.records: list[Record] = list(data.records)
         self.changed: set[int] = set()
         cells = [
@@ -533,7 +536,7 @@ class _Changed:
             for attr in self.domains
         ]
         digits: str = data.notes["assignment"]
-        self.truth: dict[Cell, Value] = {
+        self.truth = {
             cell: self.domains[cell[1]][int(digit)]
             for cell, digit in zip(cells, digits, strict=True)
         }
@@ -576,7 +579,7 @@ class _Changed:
         """Give the cells another value unless that changes more than ``most`` records in total."""
         before = self.truth[unit[0]]
         options = [value for value in self.domains[unit[0][1]] if value != before]
-        value = self._draws.pick(options)
+        value = self.draws.pick(options)
         if any((cell[1], stated) in self._counted for cell in unit for stated in (value, before)):
             return None
         self.truth.update(dict.fromkeys(unit, value))
@@ -624,7 +627,7 @@ class _Changed:
             if record["value"] != value:
                 return record
             # If all other values are excluded, only the previous one is left to state.
-            return {**record, "value": before if place in self._needed else self._wrong(first)}
+            return {**record, "value": before if place in self._needed else self.wrong(first)}
         then = others[0]
         if record["type"] != "impl":
             return record if value == self.truth[then] else self._shared(record, first, then, unit)
@@ -633,7 +636,7 @@ class _Changed:
         if record["if_value"] != value:
             return record
         if then in self._closed:  # must not constrain the value of a question
-            return {**record, "if_value": self._wrong(first)}
+            return {**record, "if_value": self.wrong(first)}
         return {**record, "then_value": self.truth[then]}
 
     def _shared(self, record: Record, one: Cell, other: Cell, unit: set[Cell]) -> Record | None:
@@ -641,7 +644,7 @@ class _Changed:
         kept_cell, replaced_cell = (one, other) if one in unit else (other, one)
         cells = self._equal.get((replaced_cell[1], self.truth[kept_cell]), [])
         for _ in range(_CORRUPTION_TRIES if cells else 0):
-            cell = self._draws.pick(cells)
+            cell = self.draws.pick(cells)
             if cell[0] != kept_cell[0] and cell not in unit:
                 first, second = (cell, kept_cell) if replaced_cell == one else (kept_cell, cell)
                 return {
@@ -653,21 +656,11 @@ class _Changed:
                 }
         return None
 
-    def _wrong(self, cell: Cell) -> Value:
-        options = [option for option in self.domains[cell[1]] if option != self.truth[cell]]
-        return self._draws.pick(options)
-
     def another_neq(self, place: int) -> None:
         """Replace an inequality by another one that is also true."""
         record = self.records[place]
         if record["type"] == "neq" and place not in self.changed:
             (cell,) = cells_of(record)
-            variant = {**record, "value": self._wrong(cell)}
+            variant = {**record, "value": self.wrong(cell)}
             if cell not in self._closed and tuple(variant.values()) not in self._written:
                 self._apply({place: variant}, (), record["value"])
-
-    def packed(self) -> str:
-        """Return the assignment in the form of `Benchmark.notes`."""
-        return "".join(
-            str(self.domains[attr].index(value)) for (_, attr), value in self.truth.items()
-        )

@@ -19,12 +19,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from contextcliff_dagster.extensions.utilization.benchmarks.asking import Made, RetryError
+from contextcliff_dagster.extensions.utilization.benchmarks.asking import Made
 from contextcliff_dagster.extensions.utilization.benchmarks.constraints import change_constraints
 from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     Benchmark,
     BenchmarkName,
     Draws,
+    RetryError,
 )
 from contextcliff_dagster.extensions.utilization.benchmarks.network_answers import change_network
 from contextcliff_dagster.extensions.utilization.benchmarks.warehouse import change_warehouse

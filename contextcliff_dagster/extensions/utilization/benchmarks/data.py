@@ -15,6 +15,10 @@ from typing import Any, Literal, TypeVar
 One = TypeVar("One")
 
 
+class RetryError(Exception):
+    """Raised when the current random draws give no good question; other draws may."""
+
+
 class Draws:
     """A random stream seeded by a name in parts, such as ``Draws("network", 3)``.
 
@@ -44,14 +48,14 @@ class Draws:
             items[last], items[swap] = items[swap], items[last]
         return items
 
-    def spread(self, count: int, start: int, stop: int, taken: MutableSet[int]) -> list[int]:
+    def spread(self, taken: MutableSet[int], count: int, start: int, stop: int) -> list[int]:
         """Return ``count`` free places in ascending order, one in each of ``count`` equal parts.
 
         Free places lie from ``start`` to ``stop`` - 1 and outside ``taken``; picked places are
         added to ``taken``. A part without a free place uses the nearest free one.
 
         Raises:
-            ValueError: fewer than ``count`` places are free.
+            RetryError: fewer than ``count`` places are free.
         """
         places = []
         for part in range(count):
@@ -67,7 +71,7 @@ class Draws:
                 )
                 place = next(near, None)
             if place is None:
-                raise ValueError(f"fewer than {count} places are free from {start} to {stop}")
+                raise RetryError
             taken.add(place)
             places.append(place)
         return sorted(places)
@@ -296,21 +300,3 @@ Attributes come in pairs with the same domain, because ``mut`` states that two d
 are equal. Records use the attribute's name, as prose and questions do, so that no format requires
 a translation that another format does not.
 """
-
-
-def make_record(benchmark: BenchmarkName, name: str, **values: Any) -> dict[str, Any]:
-    """Return a record of type ``name`` with its keys in the schema's order.
-
-    Pass the field ``from`` as ``from_``, because ``from`` is a Python keyword.
-
-    Raises:
-        ValueError: the type is unknown, or a field is missing or unknown.
-    """
-    fields = {key.rstrip("_"): value for key, value in values.items()}
-    for spec in SCHEMAS[benchmark]:
-        if spec.name == name:
-            fields |= spec.fixed
-            if fields.keys() != {field_spec.key for field_spec in spec.fields}:
-                raise ValueError(f"record type {name!r} does not have the fields {sorted(fields)}")
-            return {field_spec.key: fields[field_spec.key] for field_spec in spec.fields}
-    raise ValueError(f"the {benchmark} benchmark has no record type {name!r}")

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from contextcliff_dagster.extensions.utilization.benchmarks.asking import (
+    START,
     Asked,
     Made,
-    RetryError,
     draw_lookup,
     in_order,
     longest_chain,
@@ -28,6 +28,7 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     Question,
     QuestionKind,
     Record,
+    RetryError,
 )
 from contextcliff_dagster.extensions.utilization.benchmarks.network_answers import (
     Edge,
@@ -37,8 +38,6 @@ from contextcliff_dagster.extensions.utilization.benchmarks.network_answers impo
     path_to,
 )
 
-START = 1704067200
-"""The first second of 2024."""
 _FACTORS = (0.5, 0.75, 1.25, 1.5, 2.0)
 _HEAVY = 300
 """Events reduce weights above this value, so that weights stay comparable."""
@@ -127,12 +126,6 @@ class Plan:
         one_way = [edge for edge in self._edges if edge[::-1] not in edges]
         return [*two_way, *one_way, *(edge[::-1] for edge in two_way)][:count]
 
-    def _spread(self, count: int, start: int, stop: int) -> list[int]:
-        try:
-            return self._draws.spread(count, start, stop, self._taken)
-        except ValueError as error:
-            raise RetryError from error
-
     def _plan_busy(self, kind: QuestionKind | None, edge: Edge, needed: int, room: int) -> None:
         """Plan ``needed`` records that set the weight of ``edge``, in up to ``room`` slots."""
         until, later = None, []
@@ -142,9 +135,9 @@ class Plan:
             stop = min(self._size - 1, max(needed + 2, int(part * self._size)))
             until = stop - 1
             count = max(1, min(room // 3, round((needed - 1) * (1 - part) / part)))
-            later = self._spread(count, stop, self._size)
+            later = self._draws.spread(self._taken, count, stop, self._size)
         before = min(needed, room + 1 - len(later))
-        slots = self._spread(before, 0, stop)
+        slots = self._draws.spread(self._taken, before, 0, stop)
         actions = dict.fromkeys([*slots, *later], "change")
         first = [slot for slot in range(slots[0]) if slot not in self._taken]
         if room >= before + 2 + len(later) and len(first) > 4 and self._draws.below(2):

@@ -15,7 +15,6 @@ from typing import Any
 
 from contextcliff_dagster.extensions.utilization.benchmarks.asking import (
     Made,
-    RetryError,
     make_question,
 )
 from contextcliff_dagster.extensions.utilization.benchmarks.data import (
@@ -24,6 +23,7 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     Question,
     QuestionKind,
     Record,
+    RetryError,
 )
 
 Edge = tuple[str, str]

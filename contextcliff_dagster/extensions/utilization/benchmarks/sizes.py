@@ -13,7 +13,6 @@ from contextcliff_dagster.extensions.utilization.benchmarks.asking import (
     KINDS,
     Asked,
     Made,
-    RetryError,
     questions_to_ask,
 )
 from contextcliff_dagster.extensions.utilization.benchmarks.constraints import (
@@ -26,6 +25,7 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     Draws,
     Evidence,
     QuestionKind,
+    RetryError,
 )
 from contextcliff_dagster.extensions.utilization.benchmarks.network import make_network
 from contextcliff_dagster.extensions.utilization.benchmarks.warehouse import (
@@ -45,7 +45,8 @@ DEFAULTS: Mapping[BenchmarkName, Mapping[str, int]] = {
 }
 """Benchmark -> the design document's parameters."""
 
-_SMALLEST: Mapping[BenchmarkName, int] = {"warehouse": 10, "constraints": 10, "network": 14}
+SMALLEST: Mapping[BenchmarkName, int] = {"warehouse": 10, "constraints": 10, "network": 14}
+"""Number of records of the smallest document that holds one question of each kind."""
 _ROOMY: Mapping[BenchmarkName, int] = {"warehouse": 24, "constraints": 28, "network": 45}
 """Number of records from which more than the fewest warehouses, facts or nodes are used."""
 
@@ -108,11 +109,6 @@ def require_parameters(name: BenchmarkName, parameters: Mapping[str, int]) -> No
             )
 
 
-def smallest(name: BenchmarkName) -> Mapping[str, int]:
-    """Return the parameters of the smallest document that holds one question of each kind."""
-    return parameters_for(name, _SMALLEST[name])
-
-
 def parameters_for(name: BenchmarkName, records: float) -> Mapping[str, int]:
     """Return the parameters of a document with ``records`` records, rounded to whole records.
 
@@ -124,9 +120,9 @@ def parameters_for(name: BenchmarkName, records: float) -> Mapping[str, int]:
         ValueError: ``records`` is too small for one question of each kind.
     """
     count = round(records)
-    if count < _SMALLEST[name]:
+    if count < SMALLEST[name]:
         raise ValueError(
-            f"the {name} benchmark needs at least {_SMALLEST[name]} records, not {count}; choose a "
+            f"the {name} benchmark needs at least {SMALLEST[name]} records, not {count}; choose a "
             "larger scale"
         )
     if name == "warehouse":

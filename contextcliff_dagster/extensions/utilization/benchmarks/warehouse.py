@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from contextcliff_dagster.extensions.utilization.benchmarks.asking import (
+    START,
     About,
     Asked,
     Made,
-    RetryError,
     draw_lookup,
     in_order,
     longest_chain,
@@ -32,6 +32,7 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     Question,
     QuestionKind,
     Record,
+    RetryError,
 )
 
 _DECOYS = 2
@@ -126,12 +127,6 @@ class Plan:
         # Pairs with the first SKU come first: the same goods elsewhere are the best decoys.
         return [(warehouse, sku) for sku, warehouses in of_sku for warehouse in warehouses]
 
-    def _spread(self, count: int, start: int, stop: int) -> list[int]:
-        try:
-            return self._draws.spread(count, start, stop, self._taken)
-        except ValueError as error:
-            raise RetryError from error
-
     def _plan_busy(
         self, kind: QuestionKind | None, warehouse: int, sku: int, count: int, room: int
     ) -> None:
@@ -141,10 +136,10 @@ class Plan:
             part = 0.4 + 0.5 * self._draws.random()
             until = min(self._slots - 2, int(part * self._slots))
             later = max(1, min(room // 3, round(count * (1 - part) / part)))
-            slots = self._spread(later, until + 1, self._slots)
-            slots += self._spread(min(count, room - later), 0, until + 1)
+            slots = self._draws.spread(self._taken, later, until + 1, self._slots)
+            slots += self._draws.spread(self._taken, min(count, room - later), 0, until + 1)
         else:
-            slots = self._spread(min(count, room), 0, self._slots)
+            slots = self._draws.spread(self._taken, min(count, room), 0, self._slots)
         self.busy_slots.update(dict.fromkeys(slots, len(self.busy)))
         self.busy.append(Busy(kind, warehouse, sku, until))
 
@@ -155,7 +150,7 @@ class Plan:
             if step == hops - 1 and self.warehouses > 2:
                 seen.add(path[0])  # guessing that it ends where it began must be wrong
             path.append(self._draws.pick([w for w in range(self.warehouses) if w not in seen]))
-        return Chain(sku, tuple(path), tuple(self._spread(hops, 0, self._slots)))
+        return Chain(sku, tuple(path), tuple(self._draws.spread(self._taken, hops, 0, self._slots)))
 
     def _decoys(self, transfers: int) -> dict[int, Chain]:
         """Plan further transfers of the chains' SKUs through the same warehouses."""
@@ -164,7 +159,9 @@ class Plan:
             most = transfers // (2 * (len(self.chains) - number))
             room = self._slots - len(self._taken)
             count = min(2 * len(chain.slots) + 2, most, room // 2)
-            decoys.update(dict.fromkeys(self._spread(count, 0, self._slots), chain))
+            decoys.update(
+                dict.fromkeys(self._draws.spread(self._taken, count, 0, self._slots), chain)
+            )
             transfers -= count
         return decoys
 
@@ -220,15 +217,12 @@ class Ledger:
             if all(self.records[candidate][key] == about[key] for key in ("action", "ts"))
         ]
         qty = self.records[place]["qty"]
-        low, high = {
-            "initial": (10, 100),
-            "sale": (1, 10),
-            "restock": (5, 50),
-            "adjustment": (-5, 5),
-        }.get(about["action"], (1, 20))
-        answer = qty if about["action"] == "adjustment" else abs(qty)
-        choices = (min(low, answer), max(high, answer))
-        return make_question(kind, about, answer, [place], abs(qty), choices=choices)
+        action = about["action"]
+        sizes = [qty, *QUANTITIES["transfer_out" if action == "transfer_in" else action]]
+        if action != "adjustment":
+            sizes = [abs(size) for size in sizes]
+        choices = (min(sizes), max(sizes))
+        return make_question(kind, about, sizes[0], [place], abs(qty), choices=choices)
 
     def _stock(self, kind: QuestionKind, about: Mapping[str, Any]) -> Question:
         at = about["at"]
@@ -357,8 +351,6 @@ class _Stock:
             self._stocks[number] += by
 
 
-START = 1704067200
-"""The first second of 2024."""
 _TRIES = 64
 
 
@@ -394,7 +386,7 @@ class _Ledger:
         if action == "sale" and stock:
             qty = -draws.between(1, min(10, stock))
         elif action == "adjustment":
-            qty = draws.pick([-5, -4, -3, -2, -1, 1, 2, 3, 4, 5])
+            qty = draws.pick(QUANTITIES["adjustment"])
             qty = qty if stock + qty >= 0 else (-stock or -qty)
         else:
             action, qty = "restock", draws.between(5, 50)

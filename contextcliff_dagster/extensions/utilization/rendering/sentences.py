@@ -14,7 +14,6 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
-from contextcliff_dagster.extensions.utilization.benchmarks.asking import MONTHS
 from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     DOMAINS,
     SCHEMAS,
@@ -45,6 +44,10 @@ class Rendering(NamedTuple):
     starts: tuple[int, ...]
 
 
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _EPOCH = date(1970, 1, 1).toordinal()
 _DAY_S = 86_400
@@ -79,7 +82,7 @@ def _moment(layout: str) -> Form:
     parts = {
         "CLOCK": _CLOCK.pattern,
         "WEEKDAY": _one_of(_WEEKDAYS),
-        "MONTH": _one_of(MONTHS),
+        "MONTH": _one_of(_MONTHS),
         "ORDINAL": r"\d{1,2}(?:st|nd|rd|th)",
         "DAY": r"\d{1,2}",
         "YEAR": r"\d{4}",
@@ -93,7 +96,7 @@ def _moment(layout: str) -> Form:
         day = date.fromordinal(_EPOCH + days)
         words = {
             "WEEKDAY": _WEEKDAYS[day.weekday()],
-            "MONTH": MONTHS[day.month - 1],
+            "MONTH": _MONTHS[day.month - 1],
             "ORDINAL": _ordinal(day.day),
             "DAY": str(day.day),
             "YEAR": f"{day.year:04d}",
@@ -106,7 +109,7 @@ def _moment(layout: str) -> Form:
         if iso := re.search(parts["ISO"], text):
             day = date.fromisoformat(iso[0])
         else:
-            month = next(number for number, name in enumerate(MONTHS, 1) if name in text)
+            month = next(number for number, name in enumerate(_MONTHS, 1) if name in text)
             numbers = [int(number) for number in re.findall(r"\d+", text)]
             day = date(max(numbers), month, min(numbers))
         days = day.toordinal() - _EPOCH

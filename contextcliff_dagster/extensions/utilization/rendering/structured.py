@@ -20,7 +20,6 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     FieldSpec,
     Record,
 )
-from contextcliff_dagster.extensions.utilization.rendering import structured
 from contextcliff_dagster.extensions.utilization.rendering.sentences import (
     FORMATS,
     LAST_SECOND,
@@ -45,7 +44,6 @@ class Shape(NamedTuple):
 
     name: str
     keys: tuple[str, ...]
-    kinds: tuple[FieldKind, ...]
     tests: tuple[tuple[str, Callable[[Any], bool]], ...]
     values: tuple[tuple[str, str], ...]
 
@@ -101,7 +99,6 @@ def shapes(benchmark: BenchmarkName) -> Mapping[tuple[str | None, str | None], S
         shape = Shape(
             spec.name,
             tuple(field.key for field in fields),
-            tuple(field.kind for field in fields),
             tuple((field.key, _TESTS[field.kind]) for field in fields if field.kind in _TESTS),
             tuple(
                 (attribute.key, value.key)
@@ -422,11 +419,11 @@ def render(
         case "prose":
             lines = _sentences(data, verbosity, indices)
         case "jsonl":
-            lines = structured.json_lines(data.name, verbosity, _chosen(data, indices))
+            lines = json_lines(data.name, verbosity, _chosen(data, indices))
         case "csv":
-            lines = structured.csv_lines(data.name, verbosity, _chosen(data, indices))
+            lines = csv_lines(data.name, verbosity, _chosen(data, indices))
         case "markdown":
-            lines = structured.markdown_lines(data.name, verbosity, _chosen(data, indices))
+            lines = markdown_lines(data.name, verbosity, _chosen(data, indices))
     ends = accumulate((len(line) + 1 for line in lines), initial=0)
     first_of_lines = list(ends)[len(lines) - len(indices) : -1]
     starts = [0] * len(indices)

@@ -52,7 +52,7 @@ def plot_scores(result: UtilizationResult) -> bytes:
                 axes.tick_params(axis="y", labelleft=False)
     title = f"Score by format: {house.shortened(result.model, 60)}"
     house.write(figure, 0.3, height - 0.3, title, fontsize=14, fontweight="bold")
-    handles = _legend(result)
+    handles = house.line_handles(map(format_name, result.formats))
     figure.legend(
         handles=handles,
         loc="center left",
@@ -112,13 +112,3 @@ def _points(curve: FormatCurve, axis: Axis) -> list[tuple[float, ScaleScore]]:
     """Return length and score of each scale with an answer."""
     lengths = [(s.tokens if axis == "tokens" else s.records, s) for s in curve.scales]
     return [(float(at), scale) for at, scale in lengths if at and scale.mean is not None]
-
-
-def _legend(result: UtilizationResult) -> list[Any]:
-    from matplotlib.lines import Line2D
-
-    styles = [(house.look(place), format_name(name)) for place, name in enumerate(result.formats)]
-    return [
-        Line2D([], [], color=style.colour, ls=style.dash, marker=style.marker, label=label)
-        for style, label in styles
-    ]

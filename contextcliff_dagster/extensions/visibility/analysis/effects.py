@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from contextcliff_dagster.analysis.contrast import ClusterMeans, studentized_flips
 from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.rank_tests import holm
+from contextcliff_dagster.contracts.results.json_form import nulls
 from contextcliff_dagster.extensions.visibility.results import (
     OUTCOMES,
     AxisEffect,
@@ -100,11 +101,6 @@ class Comparison:
     reference: str
     contrast: Contrast
 
-    @property
-    def is_start(self) -> bool:
-        """Return whether the axis is the start, which affects regret no matter what is shown."""
-        return self.axis == "start"
-
 
 def ordered_levels(levels: Mapping[str, Sequence[Level]]) -> dict[str, list[str]]:
     """Return the levels of each axis as text, from the least to the most informative."""
@@ -138,21 +134,12 @@ def widest_comparisons(levels: Mapping[str, Sequence[Level]]) -> list[Comparison
     return [pair for pair in every if [pair.reference, pair.level] == ends[pair.axis]]
 
 
-def pairs_of(runs: Runs, comparison: Comparison) -> tuple[Ints, Ints]:
-    """Return the paired runs at the level and at the reference (P each). Paired runs agree in
-    benchmark, seed and all other axes."""
-    level, reference = _matched(runs, [comparison])
-    return level, reference
+def matched_runs(runs: Runs, *comparisons: Comparison) -> tuple[Ints, ...]:
+    """Return the runs at each combination of levels, all of them equal in all else (N each).
 
-
-def fours_of(runs: Runs, one: Comparison, other: Comparison) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return runs (F each) with no reference, ``one``'s reference, ``other``'s reference, both."""
-    both, other_only, one_only, neither = _matched(runs, [one, other])
-    return both, other_only, one_only, neither
-
-
-def _matched(runs: Runs, comparisons: Sequence[Comparison]) -> tuple[Ints, ...]:
-    """Return the runs at each combination of levels; the first comparison varies fastest."""
+    Of one comparison: those at the level and at the reference. Of two: those with no reference, the
+    first one's, the second one's, both.
+    """
     varied = {comparison.axis for comparison in comparisons}
     fixed = [runs.levels[axis] for axis in AXES if axis not in varied]
     others = list(zip(runs.cluster.tolist(), *(column.tolist() for column in fixed), strict=True))
@@ -217,7 +204,7 @@ def changes_of(runs: Runs, comparison: Comparison, outcome: OutcomeName) -> Chan
     """Return the outcome in the pairs of which both runs have it; None if there are no such
     pairs.
     """
-    level, reference = pairs_of(runs, comparison)
+    level, reference = matched_runs(runs, comparison)
     values = runs.outcome(outcome)
     present = ~np.isnan(values[level]) & ~np.isnan(values[reference])
     if not present.any():
@@ -279,24 +266,13 @@ def _effect(
     *key: int,
 ) -> tuple[AxisEffect, float]:
     """Return the effect and the smallest p-value that a test on its pairs could reach."""
-    empty = AxisEffect(
-        axis=comparison.axis,
-        level=comparison.level,
-        reference=comparison.reference,
-        contrast=comparison.contrast,
+    empty = nulls(
+        AxisEffect,
+        **asdict(comparison),
         outcome=outcome,
         n_pairs=0,
         n_clusters=0,
-        mean=None,
-        mean_reference=None,
-        difference=None,
-        ci_low=None,
-        ci_high=None,
-        p_value=None,
         p_exact=False,
-        p_holm=None,
-        standardised=None,
-        excluded=None,
         verdict="undecided",
         by_benchmark=[],
     )

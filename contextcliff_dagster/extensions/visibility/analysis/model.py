@@ -33,9 +33,8 @@ from contextcliff_dagster.extensions.visibility.analysis.effects import (
     changes_of,
     comparisons_of,
     effects_of,
-    fours_of,
+    matched_runs,
     ordered_levels,
-    pairs_of,
     widest_comparisons,
 )
 from contextcliff_dagster.extensions.visibility.baselines import area_under_curve
@@ -295,7 +294,7 @@ def plan_of(
     runs: Runs, comparisons: Sequence[Comparison], settings: AnalysisSettings
 ) -> list[Plan]:
     """Return the seeds needed to detect each tested effect on regret; empty if nothing varies."""
-    comparisons_tested = [comparison for comparison in comparisons if not comparison.is_start]
+    comparisons_tested = [one for one in comparisons if one.axis != "start"]
     level = SHARES["regret"] * (1.0 - settings.confidence) / max(len(comparisons_tested), 1)
     plan = []
     for comparison in comparisons_tested:
@@ -555,7 +554,7 @@ def _same_in_pairs(runs: Runs, section: VisibilitySection) -> tuple[int, int]:
     same = pairs = 0
     for comparison in comparisons_of(section.levels):
         if comparison.axis in VISIBLE:
-            level, reference = pairs_of(runs, comparison)
+            level, reference = matched_runs(runs, comparison)
             pairs += len(level)
             same += sum(
                 runs.paths[a] == runs.paths[b]
@@ -591,7 +590,7 @@ def interactions_of(
 def _interaction(
     runs: Runs, one: Comparison, other: Comparison, settings: AnalysisSettings, place: int
 ) -> Interaction:
-    both_levels, other_only, one_only, neither = fours_of(runs, one, other)
+    both_levels, other_only, one_only, neither = matched_runs(runs, one, other)
     regret = runs.outcome("regret")
     clusters, cluster = np.unique(runs.cluster[both_levels], return_inverse=True)
     # Halved, a difference of differences is one of two means again, within -1..1.

@@ -192,6 +192,9 @@ def visibility_page(
     def told(result: VisibilityResult) -> list[Section]:
         return _trajectories(result, _of_model(trajectories, result), images)
 
+    def each(title: str, table: Callable[[VisibilityResult], DataTable | None]) -> list[Section]:
+        return of_each(results, lambda one: _section(title, table(one)))
+
     single = len(results) == 1 and results[0].n_runs <= 1
     if single and trajectories:
         head += [Section(trajectory.title, trajectory.blocks, 2) for trajectory in told(results[0])]
@@ -199,9 +202,9 @@ def visibility_page(
         Fold("What does each axis change?", of_each(results, _effects)),
         Fold("How does it search?", of_each(results, lambda one: _behaviour(one, images))),
         Fold("What does a run do, step by step?", [] if single else of_each(results, told)),
-        Fold("Does an effect depend on another axis?", of_each(results, _interactions)),
-        Fold("What does a search without a model reach?", of_each(results, _searches)),
-        Fold("How many seeds does it need?", of_each(results, _plan)),
+        Fold("Does an effect depend on another axis?", each("Interactions", tables.interactions)),
+        Fold("What does a search without a model reach?", each("Searches", tables.searches)),
+        Fold("How many seeds does it need?", each("Seeds", tables.plan)),
         Fold("How do I read it?", _section("Reading", Bullets(HOW_TO_READ))),
         Fold("How was it measured?", of_each(results, _method)),
     ]
@@ -298,18 +301,6 @@ def _trajectories(
             for trajectory in told
         ),
     ]
-
-
-def _interactions(result: VisibilityResult) -> list[Section]:
-    return _section("Interactions", tables.interactions(result))
-
-
-def _searches(result: VisibilityResult) -> list[Section]:
-    return _section("Searches", tables.searches(result))
-
-
-def _plan(result: VisibilityResult) -> list[Section]:
-    return _section("Seeds", tables.plan(result))
 
 
 def _method(result: VisibilityResult) -> list[Section]:

@@ -5,7 +5,6 @@ A step's description gives the values that the reply set, how they were changed,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from contextcliff_dagster.extensions.visibility.behaviour import (
     Behaviour,
     Step,
     behaviour_of,
+    config_key,
     start_of,
     step_of,
 )
@@ -79,7 +79,7 @@ class RecordedRun:
         return self.steps[-1].regret
 
 
-def recorded_run(rows: Iterable[Mapping[str, Any]]) -> RecordedRun:
+def recorded_run(rows: Iterable[Mapping[Any, Any]]) -> RecordedRun:
     """Return the run in rows of `tables.VISIBILITY_RECORDS`, in any order.
 
     Raises:
@@ -157,36 +157,31 @@ def _unused(before: Sequence[RecordedStep], one: RecordedStep) -> str:
         why = "there is no reply"
     else:
         why = "the reply sets no parameter of the task"
-    stayed = _same(one.step.config, before[-1].step.config)
+    stayed = config_key(one.step.config) == config_key(before[-1].step.config)
     place = "the configuration stayed" if stayed else f"it was {_place(before, one.step.config)}"
     return f"{why}, so {place}"
 
 
 def _return(before: Sequence[RecordedStep], one: RecordedStep) -> str:
     """Describe a return to an earlier configuration; empty if the configuration is new."""
-    if _same(one.step.config, before[-1].step.config):
+    earlier = _first_like(before, one.step.config)
+    if config_key(one.step.config) == config_key(before[-1].step.config):
         return "stayed with the same configuration"
-    earlier = [step for step in before if _same(step.step.config, one.step.config)]
-    return f"went back to {_named(earlier[0])}" if earlier else ""
+    return f"went back to {_named(earlier)}" if earlier else ""
 
 
 def _place(before: Sequence[RecordedStep], config: Config) -> str:
-    earlier = [step for step in before if _same(step.step.config, config)]
-    return _named(earlier[0]) if earlier else f"the configuration {config_words(config)}"
+    earlier = _first_like(before, config)
+    return _named(earlier) if earlier else f"the configuration {config_words(config)}"
+
+
+def _first_like(steps: Sequence[RecordedStep], config: Config) -> RecordedStep | None:
+    key = config_key(config)
+    return next((step for step in steps if config_key(step.step.config) == key), None)
 
 
 def _named(step: RecordedStep) -> str:
     return f"the configuration of {f'step {step.number}' if step.number else 'the start'}"
-
-
-def _same(a: Config, b: Config) -> bool:
-    """Return whether two configurations are equal; 1 equals 1.0, but true differs from 1."""
-    return _key(a) == _key(b)
-
-
-def _key(config: Config) -> str:
-    values = {name: float(v) if type(v) is int else v for name, v in config.items()}
-    return json.dumps(values, sort_keys=True)
 
 
 def _changes(space: Space, base: Config, one: RecordedStep, *, named: bool) -> list[str]:
@@ -292,7 +287,7 @@ def trajectories_of(records: pd.DataFrame) -> list[Trajectory]:
         runs = {
             key: run
             for key, of_run in rows_shown.groupby("run")
-            if (run := recorded_run(_rows(of_run))).is_whole
+            if (run := recorded_run(of_run.to_dict("records"))).is_whole
         }
         ranked = sorted(runs.values(), key=lambda one: (one.regret or 0.0, one.key))
         if not ranked:
@@ -323,15 +318,11 @@ def trajectory_of(model: str, run: RecordedRun, why: str) -> Trajectory:
     )
 
 
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [dict(zip(table.columns, row, strict=True)) for row in table.itertuples(index=False)]
-
-
 def _shows_most(rows: pd.DataFrame) -> pd.DataFrame:
     columns = [f"axis_{name}" for name in AXES]
-    combinations = _rows(rows[columns].drop_duplicates())
+    combinations = rows[columns].drop_duplicates().to_dict("records")
 
-    def rank(levels: Mapping[str, Any]) -> tuple[int, int, str]:
+    def rank(levels: Mapping[Any, Any]) -> tuple[int, int, str]:
         shown = sum(value == "shown" for value in levels.values()) + (levels["axis_history"] > 0)
         return -shown, -int(levels["axis_history"]), str([levels[name] for name in columns])
 

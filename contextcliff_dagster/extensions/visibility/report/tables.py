@@ -54,7 +54,7 @@ def models(results: Sequence[VisibilityResult]) -> DataTable:
         last = next((curve.points[-1] for curve in result.curves if curve.axis is None), None)
         regret = None if last is None else _span(last.regret, last.ci_low, last.ci_high)
         verdict = result.verdict.replace("_", " ")
-        fallback = percent(fallback_share(result), "no step")
+        fallback = percent(mean_share(result, "fallback_share"), "no step")
         rows.append([Code(result.model), verdict, result.n_runs, regret, fallback])
     columns = ["model", "showing more", "runs", "regret after the last step", "fallback steps"]
     return DataTable(columns, rows, "Each model, over all of its runs", right=())
@@ -248,18 +248,8 @@ def plan(result: VisibilityResult) -> DataTable | None:
     return DataTable(columns, rows, caption, right=())
 
 
-def fallback_share(result: VisibilityResult) -> float | None:
-    """Return the fraction of steps in complete runs that the model did not choose."""
-    return _share(result, "fallback_share")
-
-
-def unparsable_share(result: VisibilityResult) -> float | None:
-    """Return the fraction of steps in complete runs whose reply could not be parsed."""
-    return _share(result, "unparsable_share")
-
-
-def _share(result: VisibilityResult, outcome: OutcomeName) -> float | None:
-    """Return the fraction over all combinations, weighted by runs, which are all equally long."""
+def mean_share(result: VisibilityResult, outcome: OutcomeName) -> float | None:
+    """Return an outcome's mean over combinations, weighted by runs, which are equally long."""
     means = ((cell.n_runs, cell.means.get(outcome)) for cell in result.cells)
     shares = [(n, mean) for n, mean in means if mean is not None]
     runs = sum(n for n, _ in shares)
@@ -289,8 +279,8 @@ def overview(result: VisibilityResult) -> dict[str, Any]:
             row[f"{effect_name(effect)}: verdict"] = VERDICT_WORDS[effect.verdict]
     return {
         **row,
-        "fallback steps": fallback_share(result),
-        "unparsable steps": unparsable_share(result),
+        "fallback steps": mean_share(result, "fallback_share"),
+        "unparsable steps": mean_share(result, "unparsable_share"),
     }
 
 
@@ -352,7 +342,8 @@ def _reached(result: VisibilityResult) -> str:
 
 def fallback_sentence(result: VisibilityResult) -> str:
     """Return a sentence on the fractions of fallback steps and of unparsable replies."""
-    share, unreadable = fallback_share(result), unparsable_share(result)
+    share = mean_share(result, "fallback_share")
+    unreadable = mean_share(result, "unparsable_share")
     steps = result.n_runs * result.steps
     if share is None or not steps:
         return "No run is complete, so there are no steps to count."

@@ -13,13 +13,12 @@ from contextcliff_dagster.extensions.visibility.tasks.task import (
     LOG_LOSS,
     RMSE,
     Choice,
-    Config,
     Data,
-    Estimator,
     Number,
     Space,
     Task,
     require_scikit_learn,
+    scikit_learn,
 )
 from contextcliff_dagster.store import Store
 
@@ -69,57 +68,6 @@ def _friedman() -> Data:
     return Data(features, targets)
 
 
-def _logistic(config: Config, seed: int) -> Estimator:
-    from sklearn.linear_model import LogisticRegression
-
-    model: Estimator = LogisticRegression(
-        C=config["C"], max_iter=config["max_iter"], solver="lbfgs", random_state=seed
-    )
-    return model
-
-
-def _support_vectors(config: Config, seed: int) -> Estimator:
-    from sklearn.svm import SVC
-
-    model: Estimator = SVC(C=config["C"], gamma=config["gamma"], random_state=seed)
-    return model
-
-
-def _support_vector_regression(config: Config, seed: int) -> Estimator:
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-    from sklearn.svm import SVR
-
-    regression = SVR(C=config["C"], gamma=config["gamma"], epsilon=config["epsilon"])
-    model: Estimator = make_pipeline(StandardScaler(), regression)
-    return model
-
-
-def _scaled_logistic(config: Config, seed: int) -> Estimator:
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    model: Estimator = make_pipeline(StandardScaler(), _logistic(config, seed))
-    return model
-
-
-def _neighbours(config: Config, seed: int) -> Estimator:
-    from sklearn.neighbors import KNeighborsClassifier
-
-    model: Estimator = KNeighborsClassifier(**config)
-    return model
-
-
-def _elastic_net(config: Config, seed: int) -> Estimator:
-    from sklearn.linear_model import ElasticNet
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    net = ElasticNet(alpha=config["alpha"], l1_ratio=config["l1_ratio"], random_state=seed)
-    model: Estimator = make_pipeline(StandardScaler(), net)
-    return model
-
-
 _LOGISTIC = Space(
     (Number("C", 0.01, 100, log=True), Number("max_iter", 10, 1000, integer=True)),
     {"C": 0.7168, "max_iter": 300},
@@ -131,7 +79,7 @@ BUNDLED = (
         summary="generated, two classes, logistic regression",
         space=_LOGISTIC,
         score=ACCURACY,
-        estimator=_logistic,
+        estimator=scikit_learn("linear_model.LogisticRegression"),
         load=_toy,
         stratified=True,
     ),
@@ -140,7 +88,7 @@ BUNDLED = (
         summary="the toy of context-eval",
         space=_LOGISTIC,
         score=ACCURACY,
-        estimator=_logistic,
+        estimator=scikit_learn("linear_model.LogisticRegression"),
         load=_toy_flat,
         stratified=True,
     ),
@@ -152,7 +100,7 @@ BUNDLED = (
             {"C": 1.0, "gamma": 0.01},
         ),
         score=ACCURACY,
-        estimator=_support_vectors,
+        estimator=scikit_learn("svm.SVC"),
         load=_digits,
         stratified=True,
     ),
@@ -167,7 +115,7 @@ BUNDLED = (
             {"C": 0.001, "max_iter": 100},
         ),
         score=LOG_LOSS,
-        estimator=_scaled_logistic,
+        estimator=scikit_learn("linear_model.LogisticRegression", scaled=True),
         load=lambda: _bundled("breast_cancer"),
         stratified=True,
     ),
@@ -183,7 +131,7 @@ BUNDLED = (
             {"n_neighbors": 30, "weights": "uniform", "p": 2.0},
         ),
         score=ACCURACY,
-        estimator=_neighbours,
+        estimator=scikit_learn("neighbors.KNeighborsClassifier", seeded=False),
         load=lambda: _bundled("wine"),
         stratified=True,
     ),
@@ -195,7 +143,7 @@ BUNDLED = (
             {"alpha": 10.0, "l1_ratio": 0.5},
         ),
         score=RMSE,
-        estimator=_elastic_net,
+        estimator=scikit_learn("linear_model.ElasticNet", scaled=True),
         load=lambda: _bundled("diabetes"),
     ),
     Task(
@@ -210,7 +158,7 @@ BUNDLED = (
             {"C": 1.0, "gamma": 0.01, "epsilon": 0.1},
         ),
         score=RMSE,
-        estimator=_support_vector_regression,
+        estimator=scikit_learn("svm.SVR", scaled=True, seeded=False),
         load=_friedman,
     ),
 )

@@ -35,6 +35,7 @@ from contextcliff_dagster.extensions.visibility.tasks.task import (
     Number,
     Space,
     Task,
+    scikit_learn,
 )
 from contextcliff_dagster.store import Store, write_atomic, write_json
 from contextcliff_dagster.user_files import open_file
@@ -388,16 +389,6 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _boosting(config: Config, seed: int) -> Estimator:
-    from sklearn.ensemble import HistGradientBoostingRegressor
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    boosting = HistGradientBoostingRegressor(**config, random_state=seed)
-    model: Estimator = make_pipeline(StandardScaler(), boosting)
-    return model
-
-
 def _words(config: Config, seed: int) -> Estimator:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
@@ -412,36 +403,6 @@ def _words(config: Config, seed: int) -> Estimator:
     )
     logistic = LogisticRegression(C=config["C"], max_iter=config["max_iter"], random_state=seed)
     model: Estimator = make_pipeline(words, OneVsRestClassifier(logistic))
-    return model
-
-
-def _leaves(config: Config, seed: int) -> Estimator:
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    logistic = LogisticRegression(
-        C=config["C"], tol=config["tol"], max_iter=config["max_iter"], random_state=seed
-    )
-    model: Estimator = make_pipeline(StandardScaler(), logistic)
-    return model
-
-
-def _forest(config: Config, seed: int) -> Estimator:
-    from sklearn.ensemble import RandomForestClassifier
-
-    model: Estimator = RandomForestClassifier(**config, random_state=seed)
-    return model
-
-
-def _extra_trees(config: Config, seed: int) -> Estimator:
-    from sklearn.ensemble import ExtraTreesRegressor
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    model: Estimator = make_pipeline(
-        StandardScaler(), ExtraTreesRegressor(**config, random_state=seed)
-    )
     return model
 
 
@@ -472,7 +433,7 @@ KAGGLE = (
             },
         ),
         score=RMSLE,
-        estimator=_boosting,
+        estimator=scikit_learn("ensemble.HistGradientBoostingRegressor", scaled=True),
     ),
     Task(
         name="jigsaw",
@@ -502,7 +463,7 @@ KAGGLE = (
             {"C": 1.0, "tol": 1e-4, "max_iter": 100},
         ),
         score=LOG_LOSS,
-        estimator=_leaves,
+        estimator=scikit_learn("linear_model.LogisticRegression", scaled=True),
         stratified=True,
     ),
     Task(
@@ -525,7 +486,7 @@ KAGGLE = (
             },
         ),
         score=ACCURACY,
-        estimator=_forest,
+        estimator=scikit_learn("ensemble.RandomForestClassifier"),
         stratified=True,
     ),
     Task(
@@ -550,7 +511,7 @@ KAGGLE = (
             },
         ),
         score=RMSE,
-        estimator=_extra_trees,
+        estimator=scikit_learn("ensemble.ExtraTreesRegressor", scaled=True),
     ),
 )
 """Tasks whose data `prepare` creates from a downloaded file."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -358,6 +359,27 @@ class Estimator(Protocol):
     def fit(self, features: Any, targets: Any) -> Any: ...
     def predict(self, features: Any) -> Any: ...
     def predict_proba(self, features: Any) -> Any: ...
+
+
+def scikit_learn(
+    path: str, *, scaled: bool = False, seeded: bool = True
+) -> Callable[[Config, int], Estimator]:
+    """Return a function that makes the estimator at ``path``, such as ``svm.SVC``.
+
+    The configuration has all of its arguments but the seed, which it gets if ``seeded``. With
+    ``scaled``, columns are standardised first.
+    """
+
+    def make(config: Config, seed: int) -> Estimator:
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        module, _, name = path.rpartition(".")
+        made = getattr(import_module(f"sklearn.{module}"), name)
+        model: Estimator = made(**config, **({"random_state": seed} if seeded else {}))
+        return make_pipeline(StandardScaler(), model) if scaled else model
+
+    return make
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from contextcliff_dagster.extensions.continuation.prose.embedders import (
     EndpointEmbedder,
     StaticEmbedder,
     local_embedder,
+    sentence_coherence,
 )
-from contextcliff_dagster.extensions.continuation.prose.metrics import prose_metrics
+from contextcliff_dagster.extensions.continuation.prose.words import read_prose
 from contextcliff_dagster_tests.extensions.continuation.prose.passages import HARBOUR, ORCHARD
 from contextcliff_dagster_tests.support.servers.embedding_server import (
     EmbeddingServer,
@@ -68,12 +69,6 @@ def test_what_is_no_vector_for_each_sentence_is_one_error_without_the_key(
     assert "k3y" not in str(caught.value)
 
 
-def test_without_embeddings_coherence_is_missing_and_never_0() -> None:
-    metrics = prose_metrics(HARBOUR)
-    assert metrics.near_coherence is None
-    assert metrics.far_coherence is None
-
-
 def test_the_local_table_finds_prose_more_coherent_than_its_sentences_shuffled_with_another() -> (
     None
 ):
@@ -81,18 +76,16 @@ def test_the_local_table_finds_prose_more_coherent_than_its_sentences_shuffled_w
     if local is None:
         pytest.skip("needs the extra embeddings")
     assert isinstance(local, StaticEmbedder)
-    whole = prose_metrics(HARBOUR, local).near_coherence
+    whole = sentence_coherence(read_prose(HARBOUR), local).near
     mixed = [s for pair in zip(sentences(HARBOUR), sentences(ORCHARD), strict=False) for s in pair]
-    shuffled = prose_metrics(" ".join(mixed), local).near_coherence
+    shuffled = sentence_coherence(read_prose(" ".join(mixed)), local).near
     assert whole is not None
     assert shuffled is not None
     assert 0.0 < shuffled < whole < 1.0
-    repeated = prose_metrics("It was the sea again. " * 9, local)
-    assert repeated.near_coherence == pytest.approx(1.0)
-    assert not np.isnan(repeated.far_coherence or np.nan)
+    repeated = sentence_coherence(read_prose("It was the sea again. " * 9), local)
+    assert repeated.near == pytest.approx(1.0)
+    assert not np.isnan(repeated.far or np.nan)
 
 
 def sentences(text: str) -> list[str]:
-    from contextcliff_dagster.extensions.continuation.prose.words import read_prose
-
     return read_prose(text).sentences()

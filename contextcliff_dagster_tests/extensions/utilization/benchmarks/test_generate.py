@@ -17,9 +17,9 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     BenchmarkName,
 )
 from contextcliff_dagster.extensions.utilization.benchmarks.sizes import (
+    SMALLEST,
     generate,
     parameters_for,
-    smallest,
 )
 
 GOLDEN = {
@@ -47,7 +47,7 @@ def test_the_same_seed_gives_the_same_bytes_everywhere(name: BenchmarkName) -> N
 @pytest.mark.parametrize("name", BENCHMARKS)
 @pytest.mark.parametrize("evidence", ["growing", "fixed"])
 def test_a_thousand_small_documents(name: BenchmarkName, evidence: str) -> None:
-    least = len(generate(name, 0, smallest(name)).records)
+    least = len(generate(name, 0, parameters_for(name, SMALLEST[name])).records)
     kinds: Counter[str] = Counter()
     for seed in range(1000):
         size = least + seed % 50

@@ -10,10 +10,10 @@ import pytest
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS, BenchmarkName
 from contextcliff_dagster.extensions.utilization.benchmarks.sizes import (
     DEFAULTS,
+    SMALLEST,
     generate,
     parameters_for,
     records_of,
-    smallest,
 )
 
 LAST = {
@@ -70,10 +70,9 @@ def test_evidence_grows_with_the_document_or_does_not(name: BenchmarkName, size:
 
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_the_smallest_document_has_a_question_of_each_kind(name: BenchmarkName) -> None:
-    kinds = {
-        one.kind for seed in range(50) for one in generate(name, seed, smallest(name)).questions
-    }
-    records = records_of(name, smallest(name))
+    parameters = parameters_for(name, SMALLEST[name])
+    kinds = {one.kind for seed in range(50) for one in generate(name, seed, parameters).questions}
+    records = records_of(name, parameters)
 
     assert kinds >= {"lookup", "aggregate", "chain"}
     assert ("as_of" in kinds) == (name != "constraints")

@@ -10,10 +10,10 @@ import pytest
 from contextcliff_dagster.extensions.utilization.benchmarks.asking import (
     PATTERNS,
     pattern_of,
-    time_in_words,
 )
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS, BenchmarkName
 from contextcliff_dagster.extensions.utilization.benchmarks.sizes import generate, parameters_for
+from contextcliff_dagster.extensions.utilization.rendering.sentences import FORMS
 
 SLOTS = {
     "sku": r"(?P<sku>SKU-\d{4,})",
@@ -70,7 +70,7 @@ def test_each_question_reads_back_by_its_pattern_alone(name: BenchmarkName) -> N
 
 @pytest.mark.parametrize("ts", [1704067200, 1704110400, 1709251199, 1727827201, 1735603322])
 def test_times_are_those_of_the_calendar(ts: int) -> None:
-    clock, _, day = time_in_words(ts).partition(" on ")
+    clock, _, day = FORMS["clock_first"].write(ts).partition(" on ")
     plain = re.sub(r"(?<=\d)(st|nd|rd|th)", "", day)
 
     moment = datetime.strptime(f"{clock} {plain}", "%H:%M:%S %B %d, %Y").replace(tzinfo=UTC)

@@ -29,7 +29,7 @@ from contextcliff_dagster.extensions.utilization.export import export
 from contextcliff_dagster.extensions.utilization.extraction import extract_answer
 from contextcliff_dagster.extensions.utilization.rendering.sentences import FORMATS, Format
 from contextcliff_dagster.extensions.utilization.rendering.structured import render
-from contextcliff_dagster.extensions.utilization.verification import verify
+from contextcliff_dagster.extensions.utilization.verification import Verifier
 from contextcliff_dagster.inference.engines.base import open_engine
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.server import make_app
@@ -54,7 +54,7 @@ def row(name: BenchmarkName, format: Format) -> dict[str, Any]:
         "seed": 7, "format": format, "arm": json.dumps({"order": "chronological"}),
         "length_tokens": len(text) // 4, "records": len(records), "corrupted": 0, "text": text,
         "questions": json.dumps(asked), "evidence": json.dumps([[0]] * len(asked)),
-        "verdicts": json.dumps([one._asdict() for one in verify(text, name, questions)]),
+        "verdicts": json.dumps([one._asdict() for one in Verifier(name).verify(text, questions)]),
     }  # fmt: skip
 
 

@@ -15,7 +15,11 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     SCHEMAS,
     BenchmarkName,
 )
-from contextcliff_dagster.extensions.utilization.benchmarks.sizes import generate, smallest
+from contextcliff_dagster.extensions.utilization.benchmarks.sizes import (
+    SMALLEST,
+    generate,
+    parameters_for,
+)
 from contextcliff_dagster.extensions.utilization.rendering.sentences import (
     FORMATS,
     Format,
@@ -53,7 +57,7 @@ def test_every_record_comes_back_from_each_of_1000_seeds(benchmark: BenchmarkNam
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
 def test_every_record_of_1000_generated_documents_comes_back(benchmark: BenchmarkName) -> None:
-    parameters = smallest(benchmark)
+    parameters = parameters_for(benchmark, SMALLEST[benchmark])
     for seed in range(1000):
         data = generate(benchmark, seed, parameters)
         text = render(data, "prose", VERBOSITIES[seed % 3]).text

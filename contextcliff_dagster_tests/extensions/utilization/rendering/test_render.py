@@ -15,7 +15,6 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     BENCHMARKS,
     DOMAINS,
     Benchmark,
-    make_record,
 )
 from contextcliff_dagster.extensions.utilization.rendering.sentences import (
     FORMATS,
@@ -27,7 +26,7 @@ from contextcliff_dagster.extensions.utilization.rendering.structured import (
     permutation,
     render,
 )
-from contextcliff_dagster_tests.extensions.utilization.records import some_data
+from contextcliff_dagster_tests.extensions.utilization.records import make_record, some_data
 
 SALE = make_record("warehouse", "sale", ts=1704067200, warehouse="WH-0042", sku="SKU-0017", qty=-3)
 OUT = make_record(

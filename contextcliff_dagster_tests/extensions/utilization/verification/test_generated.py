@@ -18,7 +18,7 @@ from contextcliff_dagster.extensions.utilization.benchmarks.sizes import (
 )
 from contextcliff_dagster.extensions.utilization.rendering.sentences import FORMATS, Format, Order
 from contextcliff_dagster.extensions.utilization.rendering.structured import render
-from contextcliff_dagster.extensions.utilization.verification import verify
+from contextcliff_dagster.extensions.utilization.verification import Verifier
 from contextcliff_dagster_tests.support.examples import examples
 
 
@@ -52,7 +52,7 @@ def test_a_document_of_any_size_is_supported_by_its_text_or_one_sentence(
         questions = most
     data = generate(name, seed, parameters, evidence=evidence, questions=questions)
     assert (len(data.records), len(data.questions)) == (records, questions)
-    verdicts = verify(render(data, format, "standard", order).text, name, data.questions)
+    verdicts = Verifier(name).verify(render(data, format, "standard", order).text, data.questions)
     assert [verdict.answer for verdict in verdicts] == [one.answer for one in data.questions]
     assert all(verdict.agrees for verdict in verdicts)
 
@@ -68,5 +68,5 @@ def test_a_record_that_matters_is_missed(
     for question in made.questions:
         without = data.draw(st.sampled_from(question.evidence))
         text = "\n".join(line for number, line in enumerate(lines) if number != without)
-        (verdict,) = verify(text, name, [question])
+        (verdict,) = Verifier(name).verify(text, [question])
         assert not verdict.agrees, "every record of the evidence is needed"

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.extensions.utilization import verification
-from contextcliff_dagster.extensions.utilization.benchmarks.data import DOMAINS, make_record
-from contextcliff_dagster.extensions.utilization.verification import solve, solver_for
+from contextcliff_dagster.extensions.utilization.benchmarks.data import DOMAINS
+from contextcliff_dagster.extensions.utilization.verification import solver_for
 from contextcliff_dagster_tests.extensions.utilization.hand_made import document
+from contextcliff_dagster_tests.extensions.utilization.records import make_record
 from contextcliff_dagster_tests.support.examples import examples
 
 ENTITIES = ("E-0000", "E-0001")
@@ -126,15 +127,14 @@ def test_weights_beyond_exact_arithmetic_are_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(verification, "_MOST_CAPACITY", 20)
     about = {"ask": "max_flow", "from": "N-0000", "to": "N-0003", "at": None}
     with pytest.raises(ValueError, match="the weights add up to 100, more than"):
-        solve(records, "network", about)
+        solver_for(records, "network").solve([about])
 
 
-def test_a_question_with_two_answers_or_none_has_no_solution() -> None:
+def test_a_question_may_have_two_answers_or_none() -> None:
     records, _ = document("constraints")
-    with pytest.raises(ValueError, match="2 possible answers"):
-        solve(records, "constraints", {"ask": "value", "entity": "E-0005", "attr": "size"})
-    with pytest.raises(ValueError, match="no possible answers"):
-        solve(records, "constraints", {"ask": "value", "entity": "E-0077", "attr": "size"})
+    abouts = [{"ask": "value", "entity": f"E-{n:04d}", "attr": "size"} for n in (5, 77)]
+    solutions = solver_for(records, "constraints").solve(abouts)
+    assert [len(values) for values, _ in solutions] == [2, 0]
 
 
 def test_without_or_tools_only_constraints_fail(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,10 +143,11 @@ def test_without_or_tools_only_constraints_fail(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "ortools", None)
     for name in ("warehouse", "network"):
         records, (question, *_) = document(name)
-        assert solve(records, name, question.about) == question.answer
+        ((values, _),) = solver_for(records, name).solve([question.about])
+        assert values == (question.answer,)
     records, (question, *_) = document("constraints")
     with pytest.raises(StudyError, match=r"pip install 'contextcliff-dagster\[utilization\]'"):
-        solve(records, "constraints", question.about)
+        solver_for(records, "constraints").solve([question.about])
 
 
 @examples(15)

@@ -19,11 +19,7 @@ from contextcliff_dagster.extensions.utilization.rendering.sentences import (
     Verbosity,
 )
 from contextcliff_dagster.extensions.utilization.rendering.structured import parse, render
-from contextcliff_dagster.extensions.utilization.verification import (
-    Verdict,
-    Verifier,
-    verify,
-)
+from contextcliff_dagster.extensions.utilization.verification import Verdict, Verifier
 from contextcliff_dagster_tests.extensions.utilization.hand_made import document
 
 VERBOSITIES: tuple[Verbosity, ...] = ("standard", "terse", "descriptive")
@@ -40,26 +36,28 @@ def test_every_rendering_supports_the_same_answers(name: BenchmarkName, format: 
     _, questions = document(name)
     for verbosity in VERBOSITIES:
         text = rendered(name, format, verbosity)
-        verdicts = verify(text, name, questions, format)
+        verdicts = Verifier(name).verify(text, questions, format)
         assert all(verdict.agrees for verdict in verdicts), (verbosity, verdicts)
-        assert verify(text, name, questions) == verdicts, "the format is detected"
+        assert Verifier(name).verify(text, questions) == verdicts, "the format is detected"
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_a_text_that_cannot_be_read_supports_nothing(name: BenchmarkName) -> None:
     _, questions = document(name)
     text = rendered(name, "jsonl").replace("}\n{", "}\nand then\n{", 1)
-    for verdict in verify(text, name, questions):
+    for verdict in Verifier(name).verify(text, questions):
         assert verdict[:4] == (None, False, False, "parse")
         assert verdict.fault.startswith("the text cannot be parsed: line 2 is not a record")
-    assert not any(verdict.agrees for verdict in verify("", name, questions)), "nothing at all"
+    assert not any(verdict.agrees for verdict in Verifier(name).verify("", questions)), (
+        "nothing at all"
+    )
 
 
 def test_a_word_that_is_changed_in_prose_is_found() -> None:
     _, questions = document("warehouse")
     text = rendered("warehouse", "prose")
     assert text.count("7 units") == 1
-    verdicts = verify(text.replace("7 units", "8 units"), "warehouse", questions)
+    verdicts = Verifier("warehouse").verify(text.replace("7 units", "8 units"), questions)
     assert [verdict.agrees for verdict in verdicts].count(False) == 1
 
 
@@ -80,7 +78,7 @@ def test_the_same_records_in_another_format_are_not_solved_again(
     texts = [rendered(name, format) for format in FORMATS]
     verdicts = [verifier.verify(text, questions) for text in texts]
     assert len(solved) == 1
-    assert verdicts == [verify(text, name, questions) for text in texts]
+    assert verdicts == [Verifier(name).verify(text, questions) for text in texts]
     solved.clear()
     fewer = texts[0].rpartition("\n")[0]
     for text, asked in [(fewer, questions), (texts[0], questions), (texts[0], questions[1:])]:

@@ -155,7 +155,3 @@ def test_resources_are_sums_over_the_steps_with_records(usage: list[Usage | None
 def test_a_state_has_one_usage_for_each_step() -> None:
     with pytest.raises(ValueError, match="a start"):
         RunState(())
-    state = state_of(DIGITS, [0.5])
-    after = state.after(ShownTrial(DIGITS.space.start, 0.7, "model"), None)
-    assert len(after.trials) == 2
-    assert after.usage == (None,)

@@ -57,7 +57,7 @@ def test_the_flat_toy_scores_what_the_reference_does(sample: dict[str, Any]) -> 
             stratify=data.targets,
             random_state=seed,
         )
-        model = toy.estimator(config, seed)
+        model = toy.estimator({name: config[name] for name in toy.space.names}, seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # two iterations are meant
             model.fit(data.features[rows[0]], data.targets[rows[0]])

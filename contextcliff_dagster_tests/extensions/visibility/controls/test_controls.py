@@ -31,13 +31,13 @@ from contextcliff_dagster_tests.extensions.visibility.tabulated_runs import Tabu
 
 
 def _state(task: Task, steps: int = 4) -> RunState:
-    state = RunState((ShownTrial(task.space.start, 0.5, "start"),))
+    trials = [ShownTrial(task.space.start, 0.5, "start")]
     configs = sobol_configs(task.space, steps, 0)
     for number, config in enumerate(configs):
         score = None if number == 1 else 0.5 + 0.01 * number
         source = "fallback" if number == 2 else "model"
-        state = state.after(ShownTrial(config, score, source), Usage(10, 5))  # type: ignore[arg-type]
-    return state
+        trials.append(ShownTrial(config, score, source))  # type: ignore[arg-type]
+    return RunState(tuple(trials), (Usage(10, 5),) * steps)
 
 
 def _prompt(task: Task, axes: Axes) -> str:
