@@ -28,12 +28,14 @@ residual is judged by the area under the ROC curve (`rank_tests.stratified_auc`)
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from contextcliff_dagster.analysis.records import AnalysisSettings, Sample
 from contextcliff_dagster.analysis.statistics.intervals import (
     band_quantile,
     design_effect,
@@ -42,7 +44,7 @@ from contextcliff_dagster.analysis.statistics.intervals import (
 )
 from contextcliff_dagster.analysis.statistics.permutation_scan import SPLIT_LIMIT
 from contextcliff_dagster.analysis.statistics.rank_tests import holm, permuted_auc, stratified_auc
-from contextcliff_dagster.contracts import ContextCliffError, Verdict
+from contextcliff_dagster.contracts import ContextCliffError, LengthBin, Verdict
 from contextcliff_dagster.contracts.results.attention import (
     AttentionBin,
     AttentionResult,
@@ -56,13 +58,9 @@ from contextcliff_dagster.contracts.results.attention import (
 from contextcliff_dagster.contracts.results.json_form import MeanScore, nulls
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pandas as pd
 
     from contextcliff_dagster.analysis.cliff import Drop, Finding
-    from contextcliff_dagster.analysis.records import AnalysisSettings, Sample
-    from contextcliff_dagster.contracts import LengthBin
     from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 

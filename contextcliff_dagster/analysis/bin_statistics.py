@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,6 @@ from contextcliff_dagster.contracts.results.json_form import BinResult
 from contextcliff_dagster.contracts.results.metrics import BinMetrics, ExcessByKind, Totals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pandas as pd
 
     from contextcliff_dagster.analysis.attention import AttentionSample

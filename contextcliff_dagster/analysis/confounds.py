@@ -33,6 +33,7 @@ verdict and cap with the same settings, as if the others had not been asked.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from statistics import NormalDist
@@ -43,18 +44,19 @@ import numpy as np
 from contextcliff_dagster.analysis.cliff import (
     AdjustedDrop,
     DropWindow,
+    Finding,
     baseline_of,
     conclude,
     drop_window,
     judge_adjusted_drop,
     percent,
 )
-from contextcliff_dagster.analysis.control_tests import judge_controls
-from contextcliff_dagster.analysis.records import CATEGORIES
+from contextcliff_dagster.analysis.control_tests import ControlAnswers, judge_controls
+from contextcliff_dagster.analysis.records import CATEGORIES, AnalysisSettings, Sample
 from contextcliff_dagster.analysis.statistics.falling_curve import Estimate
 from contextcliff_dagster.analysis.statistics.intervals import bin_means, document_interval
 from contextcliff_dagster.analysis.statistics.rank_tests import cells_of, exchanges, standardise
-from contextcliff_dagster.contracts.results.json_form import nulls
+from contextcliff_dagster.contracts.results.json_form import Identified, nulls
 from contextcliff_dagster.contracts.results.metrics import CATEGORY_WORDS
 from contextcliff_dagster.contracts.results.questions import (
     Category,
@@ -69,15 +71,9 @@ from contextcliff_dagster.contracts.results.questions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import pandas as pd
 
-    from contextcliff_dagster.analysis.cliff import Finding
-    from contextcliff_dagster.analysis.control_tests import ControlAnswers
-    from contextcliff_dagster.analysis.records import AnalysisSettings, Sample
     from contextcliff_dagster.contracts.arrays import Floats, Ints
-    from contextcliff_dagster.contracts.results.json_form import Identified
 
 LEAST_IN_A_CATEGORY = 5
 """A category is compared only with at least this many documents on each side."""

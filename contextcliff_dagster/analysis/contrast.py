@@ -23,11 +23,10 @@ import numpy as np
 
 from contextcliff_dagster.analysis.records import clean_records
 from contextcliff_dagster.contracts import LengthBin
+from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 
 @dataclass(frozen=True)

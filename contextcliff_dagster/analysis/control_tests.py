@@ -23,10 +23,11 @@ import numpy as np
 from contextcliff_dagster.analysis.cliff import (
     AdjustedDrop,
     DropWindow,
+    Finding,
     judge_adjusted_drop,
     percent,
 )
-from contextcliff_dagster.analysis.records import clean_records
+from contextcliff_dagster.analysis.records import AnalysisSettings, Sample, clean_records
 from contextcliff_dagster.analysis.statistics.falling_curve import Estimate
 from contextcliff_dagster.analysis.statistics.intervals import bin_means, mean_score
 from contextcliff_dagster.contracts.results.json_form import BinMean, Identified, MeanScore
@@ -35,8 +36,6 @@ from contextcliff_dagster.contracts.results.questions import Control, ControlRes
 if TYPE_CHECKING:
     import pandas as pd
 
-    from contextcliff_dagster.analysis.cliff import Finding
-    from contextcliff_dagster.analysis.records import AnalysisSettings, Sample
     from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 LEAST_ORACLE = 0.1

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from contextcliff_dagster.analysis.cliff import DEPTH, chance_allowed, tail_confidence
-from contextcliff_dagster.analysis.records import Documents
-from contextcliff_dagster.analysis.statistics.falling_curve import fit_falling_curve
+from contextcliff_dagster.analysis.records import AnalysisSettings, Documents
+from contextcliff_dagster.analysis.statistics.falling_curve import FallingCurve, fit_falling_curve
 from contextcliff_dagster.analysis.statistics.intervals import (
     binomial_quantile,
     rank_groups,
 )
+from contextcliff_dagster.contracts import LengthBin
 from contextcliff_dagster.contracts.results.comparison import (
     EqualScore,
     EqualWindow,
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from contextcliff_dagster.analysis.contrast import Pairs, Side
-    from contextcliff_dagster.analysis.records import AnalysisSettings
-    from contextcliff_dagster.analysis.statistics.falling_curve import FallingCurve
-    from contextcliff_dagster.contracts import LengthBin
     from contextcliff_dagster.contracts.arrays import Floats
 
 

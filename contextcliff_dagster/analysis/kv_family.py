@@ -8,26 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from contextcliff_dagster.analysis.comparison import PERMUTATIONS, Measured, compare
 from contextcliff_dagster.analysis.contrast import (
+    Side,
     adjusted_p_values,
     difference_interval,
     pair_records,
 )
 from contextcliff_dagster.analysis.kv_costs import own_loss
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.intervals import resample_weights
 from contextcliff_dagster.analysis.statistics.rank_tests import holm
+from contextcliff_dagster.contracts import LengthBin
+from contextcliff_dagster.contracts.results import Comparison
 from contextcliff_dagster.contracts.results.comparison import KvPolicy
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.contrast import Side
-    from contextcliff_dagster.analysis.records import AnalysisSettings
-    from contextcliff_dagster.contracts import LengthBin
-    from contextcliff_dagster.contracts.results import Comparison
 
 CONTROL = "random"
 

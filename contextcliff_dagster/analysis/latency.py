@@ -308,7 +308,8 @@ def judge_limit(
     after = np.append(place[1:], count)
     around = np.round(0.5 * (place + after - window)).astype(np.int64).clip(0, count - window)
     before = (after - window).clip(0)
-    lower = _rank_below(window, confidence) / window
+    # The largest rank below the percentile; 0 if there is none.
+    lower = binomial_quantile(1.0 - confidence, window, SHARE) / window
     bounds = np.empty((len(at), 2))
     for row, (one, other) in enumerate(zip(before, around, strict=True)):
         near = np.sort(ratio[end[one] : end[one + window]])
@@ -330,11 +331,6 @@ def judge_limit(
 def least_documents(confidence: float) -> int:
     """Return how many documents are needed for their largest time to bound the percentile."""
     return int(np.ceil(np.log(1.0 - confidence) / np.log(SHARE)))
-
-
-def _rank_below(count: int, confidence: float) -> int:
-    """Return the largest rank, among ``count`` values, below the percentile; 0 if there is none."""
-    return binomial_quantile(1.0 - confidence, count, SHARE)
 
 
 LEAST_CALLS = 30

@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from contextcliff_dagster.contracts import UNSCORED_TAGS, ContextCliffError, LengthBin, StudyError
+from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 from contextcliff_dagster.contracts.results.json_form import Missing
+from contextcliff_dagster.contracts.results.questions import Category
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
-    from contextcliff_dagster.contracts.results.questions import Category
 
 
 @dataclass(frozen=True, slots=True)

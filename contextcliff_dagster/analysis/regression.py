@@ -38,7 +38,7 @@ among the tests; by Bonferroni's inequality the yearly rate holds although runs 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -48,8 +48,6 @@ import numpy as np
 from contextcliff_dagster.analysis.statistics.intervals import loss_lengths, rank_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from contextcliff_dagster.analysis.contrast import Pairs
     from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 

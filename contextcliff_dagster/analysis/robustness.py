@@ -65,14 +65,14 @@ the remaining differences.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from contextcliff_dagster.analysis.cliff import baseline_of, cap_of, conclude, conclude_again
-from contextcliff_dagster.analysis.records import Documents, clean_records
+from contextcliff_dagster.analysis.records import AnalysisSettings, Documents, Sample, clean_records
 from contextcliff_dagster.contracts.results.cliffs import (
     BinRatio,
     Definitions,
@@ -88,12 +88,9 @@ from contextcliff_dagster.contracts.results.cliffs import (
 from contextcliff_dagster.contracts.results.json_form import BinResult, nulls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pandas as pd
 
     from contextcliff_dagster.analysis.cliff import Conclusion
-    from contextcliff_dagster.analysis.records import AnalysisSettings, Sample
     from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 RULER_THRESHOLD = 0.856

@@ -14,6 +14,7 @@ certified than expected. docs/method.md reports the accuracy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Literal
@@ -24,9 +25,11 @@ from contextcliff_dagster.analysis.cliff import (
     LEAST_DOCUMENTS,
     LEAST_EXAMPLES,
     LOOK_SHARE,
+    Finding,
     cap_after_looks,
     certified_cap,
 )
+from contextcliff_dagster.analysis.records import AnalysisSettings, Documents, Sample
 from contextcliff_dagster.analysis.statistics.falling_curve import (
     Cells,
     FallingCurve,
@@ -39,12 +42,8 @@ from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.contracts.results.cliffs import Certify, FurtherData, Look, MoreData
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pandas as pd
 
-    from contextcliff_dagster.analysis.cliff import Finding
-    from contextcliff_dagster.analysis.records import AnalysisSettings, Documents, Sample
     from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 CHANCE = 0.80

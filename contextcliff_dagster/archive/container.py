@@ -23,23 +23,24 @@ from contextcliff_dagster.contracts import (
     LengthBin,
     StoreError,
 )
+from contextcliff_dagster.corpora.materialize import CorpusSummary, row_example
 from contextcliff_dagster.inference.ledger.schema import (
     LEDGER_VERSION,
 )
 from contextcliff_dagster.inference.requests.recipe import Recipe
+from contextcliff_dagster.sampling.length_map import LengthMapSummary
 from contextcliff_dagster.sampling.manifest import (
     DOCUMENTS_FILE,
     EXAMPLES_FILE,
     HEAD,
     MANIFEST_FILES,
+    Manifest,
     load_manifest,
 )
 from contextcliff_dagster.store import write_atomic
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from contextcliff_dagster.sampling.manifest import Manifest
 
 
 FORMAT, FORMAT_VERSION = "contextcliff-study", 2
@@ -380,9 +381,6 @@ def sound_sample(
 
 def _check_manifest(manifest: Manifest, texts: Mapping[str, str]) -> None:
     from pydantic import TypeAdapter
-
-    from contextcliff_dagster.corpora.materialize import CorpusSummary, row_example
-    from contextcliff_dagster.sampling.length_map import LengthMapSummary
 
     header, bins = manifest.header, [length_bin.bin for length_bin in manifest.bins]
     for kind, values in (

@@ -20,6 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from contextcliff_dagster.contracts import ContextCliffError, StoreError, StudyError, Table
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.prune import (
@@ -28,6 +31,7 @@ from contextcliff_dagster.inference.ledger.prune import (
     prune,
     rename_in_ledger,
 )
+from contextcliff_dagster.private_files import atomic_path
 from contextcliff_dagster.store import Store, read_table, write_json, write_table
 from contextcliff_dagster.studies import files as files
 from contextcliff_dagster.studies.files import kept_in, require_study_name
@@ -74,8 +78,6 @@ def prune_store(
 
 
 def _without_texts(file: Path, table: Table) -> None:
-    import pyarrow as pa
-
     data = read_table(file, table)
     for name in _TEXTS:
         if name in data.column_names:
@@ -245,10 +247,6 @@ def _name_results(folder: Path, old: str, new: str, tables: Iterable[Table]) -> 
 
 
 def _name_in_table(file: Path, new: str) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from contextcliff_dagster.private_files import atomic_path
 
     try:
         with pq.ParquetFile(file) as opened:

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contextcliff_dagster.archive import container
 from contextcliff_dagster.archive.calls import arrow_schema
-from contextcliff_dagster.archive.container import json_object, malformed
+from contextcliff_dagster.archive.container import Allowance, json_object, malformed
 from contextcliff_dagster.contracts import ANSWERS, StoreError, StudyError
+from contextcliff_dagster.inference.ledger.backend import Database
 from contextcliff_dagster.inference.ledger.schema import ANSWERED, COLUMNS, columns, either, joined
 from contextcliff_dagster.store import atomic_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from contextcliff_dagster.archive.container import Allowance
-    from contextcliff_dagster.inference.ledger.backend import Database
     from contextcliff_dagster.inference.ledger.ledger import Ledger
 
 _AT_ONCE = 2_000

@@ -22,15 +22,15 @@ from contextcliff_dagster.archive.container import (
 from contextcliff_dagster.archive.results import KEPT_MEMBERS, KeptList, pack, unpack
 from contextcliff_dagster.contracts import SCHEMA_VERSION, StoreError, StudyError
 from contextcliff_dagster.inference.ledger.schema import LEDGER_VERSION
+from contextcliff_dagster.sampling.manifest import MANIFEST_FILES, Manifest, load_manifest
 from contextcliff_dagster.store import Store, write_atomic
+from contextcliff_dagster.studies import Study, kept_in, load_studies, measures, own_study
 from contextcliff_dagster.studies.study import PROMPT_FILES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from contextcliff_dagster.inference.ledger.ledger import Ledger
-    from contextcliff_dagster.sampling.manifest import Manifest
-    from contextcliff_dagster.studies import Study
 
 
 _MEMBERS = ("study.json", *(f"ledger/{name}.parquet" for name in calls.TABLES))
@@ -76,7 +76,6 @@ def export_study(
         StoreError: the store cannot be read or the file not written.
     """
     from contextcliff_dagster.inference.ledger.ledger import Ledger
-    from contextcliff_dagster.sampling.manifest import MANIFEST_FILES, load_manifest
 
     folder = store.manifest_dir(study.name)
     sampled = study.has_corpus
@@ -151,8 +150,6 @@ def import_study(
         StudyError: another study has that name, shipped or the user's own.
     """
     from contextcliff_dagster.inference.ledger.ledger import Ledger
-    from contextcliff_dagster.sampling.manifest import MANIFEST_FILES, load_manifest
-    from contextcliff_dagster.studies import load_studies, measures, own_study
 
     head, members, data = container.read(
         file, _MEMBERS, SAMPLE_MEMBERS, (EXAMPLES_MEMBER,), KEPT_MEMBERS
@@ -237,8 +234,6 @@ def _restore(
 ) -> tuple[Study, dict[Path, str]]:
     """Return the archive's study, and its prompt texts by their path in the store."""
     import pydantic
-
-    from contextcliff_dagster.studies import Study, kept_in
 
     try:
         study = Study.model_validate(data["study"])  # its name is checked here: it becomes a path

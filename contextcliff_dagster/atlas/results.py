@@ -14,6 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from contextcliff_dagster.analysis import METHOD_VERSION
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.atlas.series import (
     LEAST_ANSWERS,
     LEAST_DOCUMENTS,
@@ -23,7 +25,7 @@ from contextcliff_dagster.atlas.series import (
 )
 from contextcliff_dagster.contracts import RESULT_VERSION, UNSCORED_TAGS, ContextCliffError
 from contextcliff_dagster.contracts.results import Cliffs, Comparison, from_json, to_json
-from contextcliff_dagster.contracts.results.comparison import LossShift
+from contextcliff_dagster.contracts.results.comparison import Differing, DifferingBin, LossShift
 from contextcliff_dagster.contracts.results.json_form import nulls
 from contextcliff_dagster.reporting.wording import two_digits
 from contextcliff_dagster.store import write_atomic
@@ -47,8 +49,6 @@ class Kept:
         Raises:
             StoreError: the folder cannot be written.
         """
-        from contextcliff_dagster.analysis import METHOD_VERSION
-
         stated = f"{kind.__name__} {RESULT_VERSION} {METHOD_VERSION} {of}"
         file = self._folder / f"{hashlib.sha256(stated.encode()).hexdigest()[:24]}.json"
         self._names.add(file.name)
@@ -80,7 +80,6 @@ def result_of(series: Series, kept: Kept) -> Cliffs | None:
 def _analysed(series: Series) -> Cliffs:
     from contextcliff_dagster.analysis.bin_statistics import ProfileContext
     from contextcliff_dagster.analysis.profile import profile_model
-    from contextcliff_dagster.analysis.records import AnalysisSettings
 
     settings = AnalysisSettings(chance=series.chance, second_opinions=False)
     context = ProfileContext(
@@ -91,7 +90,6 @@ def _analysed(series: Series) -> Cliffs:
 
 if TYPE_CHECKING:
     from contextcliff_dagster.atlas.sources import Source
-    from contextcliff_dagster.contracts.results.comparison import Differing, DifferingBin
 
     Row = TypeVar("Row", Differing, DifferingBin)
 
@@ -169,7 +167,6 @@ def _compared(
     kept: Kept,
 ) -> Comparison | None:
     from contextcliff_dagster.analysis.comparison import Measured, compare
-    from contextcliff_dagster.analysis.records import AnalysisSettings
 
     scored = [side.records[~side.records["failure"].isin(UNSCORED_TAGS)] for side in (a, b)]
     if min(map(len, scored)) < LEAST_ANSWERS:

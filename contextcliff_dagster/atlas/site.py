@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from contextcliff_dagster.atlas.series import in_unit, named_bins, unit_words
+from contextcliff_dagster.atlas.series import Series, in_unit, named_bins, unit_words
+from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.reporting import caps_site
 from contextcliff_dagster.reporting.caps_site import CapsSite
 from contextcliff_dagster.reporting.comparison import comparison_page, difference_words
@@ -43,9 +44,7 @@ from contextcliff_dagster.store import slug, write_atomic
 
 if TYPE_CHECKING:
     from contextcliff_dagster.atlas.results import Pair
-    from contextcliff_dagster.atlas.series import Series
     from contextcliff_dagster.atlas.sources import Source
-    from contextcliff_dagster.contracts.results import Cliffs
 
 _PAIRS_IN_WORDS = (
     "Each row compares two conditions of one model and task, by the answers that others have "

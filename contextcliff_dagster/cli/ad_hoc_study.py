@@ -16,6 +16,7 @@ from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.measuring.options import PRIMARY_SCORES
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, TASK_ALIASES, StudyOptions
 from contextcliff_dagster.contracts import CorpusError, StudyError
+from contextcliff_dagster.store import store_root
 
 if TYPE_CHECKING:
     from contextcliff_dagster.corpora.recognition import Recognised
@@ -144,8 +145,6 @@ def _plain(name: str) -> str:
 
 def _folders() -> list[Path]:
     """Return the folders to search for local copies: the working one, and one by the store."""
-    from contextcliff_dagster.store import store_root
-
     here, beside = Path.cwd() / _FOLDER, store_root().parent / _FOLDER.name
     return list(dict.fromkeys((here, beside)))
 
@@ -180,8 +179,6 @@ def over_data(options: StudyOptions, *, tell: bool = True) -> Study:
     Raises:
         ContextCliffError: the options contradict each other, or the path's format is unclear.
     """
-    from pathlib import Path
-
     from contextcliff_dagster.corpora.readers.rows import is_url, local_copy
     from contextcliff_dagster.corpora.recognition import recognise
     from contextcliff_dagster.inference.models.models_file import load_models
@@ -263,7 +260,6 @@ def judged(study: Study, options: StudyOptions) -> Study:
 
 def _kept(name: str) -> Study | None:
     """Return the study of this name from the store, or None."""
-    from contextcliff_dagster.store import store_root
     from contextcliff_dagster.studies import kept_in, load_study
 
     path = kept_in(store_root()) / f"{name}.yaml"
@@ -337,8 +333,6 @@ def _questions(name: str | None, path: Path) -> str | None:
     Raises:
         StudyError: the file does not exist.
     """
-    from pathlib import Path
-
     if name is None or name == "recall":
         return name
     in_folder = (path if path.is_dir() else path.parent) / name

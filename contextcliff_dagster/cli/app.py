@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
 from contextcliff_dagster.cli.errors import INTERRUPTED, guarded, shown_arguments
-from contextcliff_dagster.cli.shell import ended_by_signals
+from contextcliff_dagster.cli.shell import add_completion, ended_by_signals
 from contextcliff_dagster.contracts.extensions import extensions, load_address
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
 
 _COMMANDS = {
     "init": "Set up a measurement of your model on your documents.",
@@ -92,8 +89,6 @@ class _Commands(click.Group):
             return None
         command: click.Command = load_address(address)
         if ctx.resilient_parsing:
-            from contextcliff_dagster.cli.shell import add_completion
-
             add_completion(command)
         return command
 

@@ -8,6 +8,7 @@ UI.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -79,8 +80,6 @@ def open_instance(store: Store) -> dg.DagsterInstance:
     Raises:
         StoreError: the folder cannot be written.
     """
-    import fcntl
-
     import dagster as dg
 
     from contextcliff_dagster.defs.dagster_internals import (

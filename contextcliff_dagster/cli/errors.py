@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING
 import click
 
 from contextcliff_dagster.contracts import AnswersLostError, ContextCliffError, StoreError
-from contextcliff_dagster.store import store_root
+from contextcliff_dagster.store import Store, store_root
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study
 
 DONE, INTERNAL_ERROR, USER_ERROR, DIFFERENT, NOT_JUDGED, INTERRUPTED = 0, 1, 2, 3, 4, 130

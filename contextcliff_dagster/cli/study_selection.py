@@ -14,7 +14,7 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -29,12 +29,28 @@ from contextcliff_dagster.cli.ad_hoc_study import (
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, TASK_ALIASES, StudyOptions
 from contextcliff_dagster.contracts import CorpusError, StudyError
+from contextcliff_dagster.inference.requests.recipe import check_template
 from contextcliff_dagster.store import Store, write_atomic
-from contextcliff_dagster.studies.study import require_length_profile
+from contextcliff_dagster.studies import (
+    Study,
+    find_study,
+    hidden_study,
+    kept_in,
+    known_study,
+    load_studies,
+    self_contained,
+    study_name,
+)
+from contextcliff_dagster.studies.study import (
+    described,
+    imported_mark,
+    leave_needed,
+    leave_record,
+    refuse_without_leave,
+    require_length_profile,
+)
+from contextcliff_dagster.user_files import read_file
 from contextcliff_dagster.yaml_config import yaml_text
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.studies import Study
 
 
 def profiled_campaigns(store: Store, study: str) -> list[str]:
@@ -69,8 +85,6 @@ def profiled_campaign(store: Store, study: str, campaign: str | None = None) -> 
     Raises:
         StudyError: no campaign, or not ``campaign``, is profiled; the message lists those that are.
     """
-    from contextcliff_dagster.studies import known_study
-
     campaigns = profiled_campaigns(store, study)
     if not campaigns:
         if known := known_study(study):
@@ -103,7 +117,6 @@ def with_synthetic_length(study: Study) -> Study:
     """
     from contextcliff_dagster.corpora.benchmarks.benchmark_table import BENCHMARKS
     from contextcliff_dagster.corpora.benchmarks.corpus import ALLOW_SYNTHETIC_LENGTH
-    from contextcliff_dagster.studies import study_name
 
     kind, options = study.corpus.kind, study.corpus_options
     whole = [{"kind": kind, **options}]
@@ -131,10 +144,6 @@ def with_prompt(study: Study, file: Path) -> Study:
     Raises:
         StudyError: the file cannot be read, or is not a template.
     """
-    from contextcliff_dagster.inference.requests.recipe import check_template
-    from contextcliff_dagster.studies import study_name
-    from contextcliff_dagster.user_files import read_file
-
     try:
         text = read_file(file.expanduser(), _PROMPT_BYTES).decode()
     except OSError as error:
@@ -162,8 +171,6 @@ def with_replicates(study: Study, replicates: int) -> Study:
     Raises:
         StudyError: there are fewer wordings.
     """
-    from contextcliff_dagster.studies import study_name
-
     if replicates == study.prompt.replicates:
         return study
     return _copy(
@@ -175,8 +182,6 @@ def with_replicates(study: Study, replicates: int) -> Study:
 
 def with_more_questions(study: Study, most: int | None) -> Study:
     """Return the study with up to ``most`` questions per document, under a name that says so."""
-    from contextcliff_dagster.studies import study_name
-
     if most in (None, study.sampling.questions_per_document):
         return study
     copy = _copy(study, name=study_name(f"{study.name}-{most}-questions"))
@@ -184,8 +189,6 @@ def with_more_questions(study: Study, most: int | None) -> Study:
 
 
 def for_tasks(study: Study, tasks: tuple[str, ...]) -> Study:
-    from contextcliff_dagster.studies import known_study, study_name
-
     if not tasks:
         return study
     named = sorted({TASK_ALIASES.get(task, task) for task in tasks})
@@ -232,8 +235,6 @@ def choose_study(options: StudyOptions) -> Study:
     Raises:
         ContextCliffError: the study, corpus, task or model is unknown; the message lists the known.
     """
-    from contextcliff_dagster.studies import self_contained
-
     given = {
         "STUDY": options.study,
         "--dataset": options.dataset,
@@ -255,14 +256,11 @@ def choose_study(options: StudyOptions) -> Study:
         models = load_models()
         for name in options.models:
             get_model(name, models)
-    if options.study is not None:
-        from contextcliff_dagster.studies import hidden_study
-
-        if files := hidden_study(options.study):
-            say(
-                f"Note: study {options.study!r} is {files[0]}, not {files[1]} of this store, which "
-                "measures something else; rename your file to use the other."
-            )
+    if options.study is not None and (files := hidden_study(options.study)):
+        say(
+            f"Note: study {options.study!r} is {files[0]}, not {files[1]} of this store, which "
+            "measures something else; rename your file to use the other."
+        )
     made = options.data is not None or kind is not None
     study = over_data(options) if made else _by_name(options)
     if not study.has_corpus:
@@ -305,12 +303,6 @@ def agreed(study: Study, options: StudyOptions, *, frozen: bool = False) -> Stud
     Raises:
         StudyError: the user refuses, or there is no terminal to ask on.
     """
-    from contextcliff_dagster.studies.study import (
-        described,
-        leave_needed,
-        refuse_without_leave,
-    )
-
     part = "prompt" if frozen else ""
     needed = leave_needed(study, part)
     what = described(study, needed)
@@ -377,9 +369,6 @@ def keep_definition(study: Study, store: Store) -> None:
     Raises:
         StoreError: the store cannot be written.
     """
-    from contextcliff_dagster.studies import kept_in, known_study
-    from contextcliff_dagster.studies.study import imported_mark, leave_record
-
     known = known_study(study.name)
     if known is not None and known.model_dump() == study.model_dump():
         if known.leave.home is None or study.leave.allowed <= known.leave.allowed:
@@ -396,8 +385,6 @@ def keep_definition(study: Study, store: Store) -> None:
 
 
 def _by_name(options: StudyOptions) -> Study:
-    from contextcliff_dagster.studies import find_study, load_studies
-
     dataset = options.dataset
     if dataset not in (None, DEFAULT_STUDY):
         studies = load_studies()

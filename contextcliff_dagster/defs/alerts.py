@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 import dagster as dg
 
@@ -142,8 +143,6 @@ def alert_channels(study: Study | None) -> dict[str, Channel]:
 
 
 def _post(url: str, body: bytes) -> None:
-    from urllib.request import Request, urlopen
-
     if urlsplit(url).scheme not in ("http", "https"):
         raise ValueError("its address does not begin with http:// or https://")
     request = Request(url, data=body, headers={"Content-Type": "application/json"})

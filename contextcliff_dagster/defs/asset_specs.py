@@ -188,12 +188,7 @@ def key_prefix() -> list[str]:
 
 
 def asset_key(study: Study, name: str) -> dg.AssetKey:
-    return dg.AssetKey([*study_prefix(study), name])
-
-
-def study_prefix(study: Study) -> list[str]:
-    """Return the prefix of the study's asset keys."""
-    return [*key_prefix(), study.name]
+    return dg.AssetKey([*key_prefix(), study.name, name])
 
 
 def described(

@@ -48,9 +48,8 @@ from contextcliff_dagster.inference.spending import Budget
 from contextcliff_dagster.store import slug
 from contextcliff_dagster.studies import Study
 
-# No `from __future__ import annotations` here: Dagster reads resources off the annotations of a
-# schedule and does not resolve strings.
-
+# No `from __future__ import annotations` here: Dagster reads configs and resources off the
+# annotations of ops, schedules and sensors, and does not resolve strings.
 
 _SPAN, _DAYS = timedelta(days=366), 60
 """Span of the search for gaps: a year covers seasonal pauses; 60 days with ticks, uneven months."""
@@ -123,10 +122,6 @@ def longest_gap(cron: str) -> timedelta:
         if number >= _DAYS and following - first >= _SPAN:
             break
     return longest
-
-
-# No `from __future__ import annotations` here: Dagster reads config and resources off the
-# annotations of an op and a schedule and does not resolve strings.
 
 
 class SentinelConfig(dg.Config):
@@ -227,10 +222,6 @@ def sentinel_schedules(study: Study, job: dg.JobDefinition) -> list[dg.ScheduleD
     return [watch]
 
 
-# No `from __future__ import annotations` here: Dagster reads resources off the annotations of a
-# sensor and does not resolve strings.
-
-
 NEXT_ROUND = "next_round"
 """Metadata key of `cliffs`, whose value maps models to `sampling_rounds.Round` as JSON."""
 
@@ -279,9 +270,6 @@ def study_sensors(
         return dg.SkipReason(" ".join(f"{m}: {of['why']}" for m, of in rounds.items()))
 
     return [target]
-
-
-# No `from __future__ import annotations` here: Dagster does not resolve strings.
 
 
 _EVERY_S = 30

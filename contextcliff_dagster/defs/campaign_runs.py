@@ -1,7 +1,7 @@
 """The runs of one campaign: the measuring runs and the reporting run."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -102,7 +102,7 @@ class Measurement:
             tags[REPORTED_BY] = report_job_name(study)
         return dg.RunRequest(
             run_key=key,
-            run_config=dated_config(study, experiment, self.campaign, names, config),
+            run_config=run_config(study, self.campaign, ops_of(experiment, names), config),
             tags=tags,
             asset_selection=None if alone else [asset_key(study, name) for name in names],
         )
@@ -116,17 +116,6 @@ class Measurement:
             sampled = not self.study.has_corpus or find_frozen(self.study, store) is not None
             return sampled and (not documents or documents.frozen(self.study, store) is not None)
         return False
-
-
-def dated_config(
-    study: Study,
-    experiment: Experiment,
-    campaign: str,
-    assets: Iterable[str],
-    more: Mapping[str, Mapping[str, Any]] | None = None,
-) -> dict[str, Any]:
-    """Return the run config for these assets of the experiment's job in ``campaign``."""
-    return run_config(study, campaign, ops_of(experiment, list(assets)), more or {})
 
 
 PLACE_TAG = "contextcliff/place"

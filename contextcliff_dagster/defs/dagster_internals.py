@@ -8,7 +8,6 @@ Does not belong here: anything that `import dagster as dg` offers.
 from __future__ import annotations
 
 import atexit
-import importlib
 import os
 import threading
 from collections.abc import Iterator
@@ -38,8 +37,21 @@ from dagster._core.events import EngineEventData
 # How a backfill that is over is marked. Goes when `dagster` says it of a backfill.
 from dagster._core.execution.backfill import BULK_ACTION_TERMINAL_STATUSES
 
+# To give a step of a dead Celery worker to another one. Go when dagster_celery looks after its
+# workers.
+from dagster._core.execution.plan.objects import StepFailureData, StepRetryData
+
 # An executor's `retries`, as Dagster's own executors take them. Goes when `dagster` exports them.
 from dagster._core.execution.retries import RetryMode, get_retries_config
+
+# To start each step by a launcher of our own, as Dagster's executors for Kubernetes and Docker do.
+# Go when `dagster` exports them.
+from dagster._core.executor.step_delegating import (
+    CheckStepHealthResult,
+    StepDelegatingExecutor,
+    StepHandler,
+    StepHandlerContext,
+)
 
 # The runs that are not over. Goes when DagsterRunStatus says which of its members those are.
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
@@ -60,17 +72,11 @@ from dagster._core.storage.tags import (
 # lists its ticks.
 from dagster._utils.schedules import cron_string_iterator
 
+# The error of the step of a dead Celery worker, as above.
+from dagster_shared.error import SerializableErrorInfo
+
 if TYPE_CHECKING:
     import dagster as dg
-    from dagster._core.execution.plan.objects import StepFailureData, StepRetryData
-    from dagster._core.executor.step_delegating import (
-        CheckStepHealthResult,
-        StepDelegatingExecutor,
-        StepHandler,
-        StepHandlerContext,
-    )
-    from dagster_celery.executor import _submit_task as submit_celery_step
-    from dagster_shared.error import SerializableErrorInfo
     from sqlalchemy import Engine
 
 __all__ = [
@@ -106,29 +112,12 @@ __all__ = [
     "validate_config",
 ]
 
-_IMPORTED_WHEN_USED = {
-    # To start each step by a launcher of our own, as Dagster's executors for Kubernetes and Docker
-    # do. Go when `dagster` exports them.
-    "CheckStepHealthResult": ("dagster._core.executor.step_delegating", "CheckStepHealthResult"),
-    "StepDelegatingExecutor": ("dagster._core.executor.step_delegating", "StepDelegatingExecutor"),
-    "StepHandler": ("dagster._core.executor.step_delegating", "StepHandler"),
-    "StepHandlerContext": ("dagster._core.executor.step_delegating", "StepHandlerContext"),
-    # To give a step of a dead Celery worker to another one. Go when dagster_celery looks after its
-    # workers.
-    "SerializableErrorInfo": ("dagster_shared.error", "SerializableErrorInfo"),
-    "StepFailureData": ("dagster._core.execution.plan.objects", "StepFailureData"),
-    "StepRetryData": ("dagster._core.execution.plan.objects", "StepRetryData"),
-    "submit_celery_step": ("dagster_celery.executor", "_submit_task"),
-}
-"""Our name -> its module and name there. Imported on demand: `import dagster` does not load all
-of these modules, and only one executor needs them."""
 
+def submit_celery_step(*arguments: Any) -> Any:
+    """Submit a step as a Celery task; return its result. Goes with `StepRetryData`."""
+    from dagster_celery.executor import _submit_task
 
-def __getattr__(name: str) -> Any:
-    if name not in _IMPORTED_WHEN_USED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, attribute = _IMPORTED_WHEN_USED[name]
-    return getattr(importlib.import_module(module), attribute)
+    return _submit_task(*arguments)
 
 
 CODE_LOCATION = "contextcliff_dagster"

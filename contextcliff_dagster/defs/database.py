@@ -13,6 +13,7 @@ import dagster as dg
 from dagster_duckdb import DuckDBResource
 
 from contextcliff_dagster.contracts import Table
+from contextcliff_dagster.contracts.results import Cliffs, to_json
 from contextcliff_dagster.defs.asset_specs import (
     FOLLOW_RECORDS,
     OWNERS,
@@ -108,8 +109,6 @@ def view_sql(declared: Table, root: Path) -> str:
 
 def result_rows(root: Path) -> dict[str, list[list[Any]]]:
     """Return rows of `RESULT_TABLES` from ``cliffs.json`` of all studies but the retired."""
-    from contextcliff_dagster.contracts.results import Cliffs, to_json
-
     rows: dict[str, list[list[Any]]] = {name: [] for name in RESULT_TABLES}
     retired = retired_studies(Store(root))
     for path in sorted(root.glob("*/profiles/*/*/cliffs.json")):

@@ -144,7 +144,8 @@ def tagged_run(study: Study, store: StoreResource, campaign: str | None) -> Iter
 def complete_run_tags(context: dg.OpExecutionContext, study: Study, campaign: str) -> None:
     """Add the tags of `asset_specs.run_tags` that the run lacks."""
     of_run = study.with_models(tagged_models(context.run.tags, study))
-    wanted = run_tags(of_run, campaign, _cause(context.run.tags))
+    cause = next((cause for tag, cause in _CAUSES.items() if tag in context.run.tags), "launch")
+    wanted = run_tags(of_run, campaign, cause)
     if is_reported_later(context.run):
         wanted[REPORTED_BY] = report_job_name(study)
     if wanted.keys() <= context.run.tags.keys():
@@ -170,7 +171,3 @@ def is_retried(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     # The tag comes a moment after the failure.
     undecided = instance.run_retries_enabled and WILL_RETRY_TAG not in run.tags
     return undecided or run.tags.get(WILL_RETRY_TAG) == "true"
-
-
-def _cause(tags: Mapping[str, str]) -> str:
-    return next((cause for tag, cause in _CAUSES.items() if tag in tags), "launch")

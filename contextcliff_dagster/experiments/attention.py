@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import StrictBool
 
 from contextcliff_dagster.contracts import (
@@ -22,18 +24,14 @@ from contextcliff_dagster.contracts import (
 )
 from contextcliff_dagster.experiments.common.experiment import Experiment, Rows, Source
 from contextcliff_dagster.experiments.common.records import score_campaign
-from contextcliff_dagster.experiments.common.study_run import table_files
-from contextcliff_dagster.inference.models.models_file import get_model
+from contextcliff_dagster.experiments.common.study_run import StudyRun, table_files
+from contextcliff_dagster.inference.models.models_file import ModelEntry, get_model
+from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.store import read_table, slug
+from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from contextcliff_dagster.analysis.attention import AttentionSample
-    from contextcliff_dagster.experiments.common.study_run import StudyRun
-    from contextcliff_dagster.inference.models.models_file import ModelEntry
-    from contextcliff_dagster.inference.requests.recipe import Recipe
-    from contextcliff_dagster.studies import Study
 
 _MEASURES = ("entropy", "sinks", "evidence")
 
@@ -130,8 +128,6 @@ class Attention(Experiment):
         Raises:
             StoreError: a table is damaged.
         """
-        import numpy as np
-
         from contextcliff_dagster.analysis.attention import AttentionSample
 
         files = table_files(run.store, self.records, run.study.name, run.campaign, slug(model))
@@ -175,8 +171,6 @@ def _measured(row: Mapping[str, Any]) -> dict[str, Any] | None:
 
     Third-party engines may report anything: values of another form are ignored.
     """
-    import numpy as np
-
     if row["no_answer"] is not None or not row["extra"] or not row["prompt_tokens"]:
         return None
     try:
@@ -212,8 +206,6 @@ def _layers(
     row: Mapping[str, Any], values: Sequence[float | None] | None, shape: tuple[int, int]
 ) -> NDArray[Any]:
     """Return a record's list as an array of ``shape`` (layers, heads); NaN for missing values."""
-    import numpy as np
-
     out = np.full(shape, np.nan)
     if values is not None:
         measured = np.array(values, np.float64).reshape(row["layers"], row["heads"])

@@ -18,14 +18,13 @@ from contextcliff_dagster.experiments.common.records import (
     score_by_answers,
     score_campaign,
 )
-from contextcliff_dagster.experiments.common.study_run import table_files
+from contextcliff_dagster.experiments.common.study_run import StudyRun, table_files
 from contextcliff_dagster.sampling.draw_manifest import CONTROLS, Control, ControlSource
 from contextcliff_dagster.store import read_table, slug
+from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.control_tests import ControlAnswers
-    from contextcliff_dagster.experiments.common.study_run import StudyRun
-    from contextcliff_dagster.studies import Study
 
 
 class Controls(Experiment):

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import StudyError, Table
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.measurement import planned_calls
 from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
+from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.experiment_table import (
     EXPERIMENTS,
     experiment_names,
     load_experiment,
 )
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.inference.ledger.ledger import Ledger
-    from contextcliff_dagster.store import Store
 
 
 def all_experiments(names: Collection[str] = ()) -> tuple[Experiment, ...]:
@@ -79,8 +77,6 @@ def asked_keys(study: Study, store: Store, ledger: Ledger) -> Iterator[str]:
 
     Skips experiments whose sample no longer belongs to the study.
     """
-    from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
-
     for campaign in list_campaigns(ledger, study.name):
         run = StudyRun(study, store, ledger, campaign.name)
         identities = ledger.read(

@@ -10,23 +10,21 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from contextcliff_dagster.archive.container import damaged
 from contextcliff_dagster.archive.results import KeptList
+from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.measurement import is_own, lost_keys, planned_calls
 from contextcliff_dagster.experiments.common.preparation import as_drawn
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import asked_experiments, guests, partitioned
-from contextcliff_dagster.inference.requests.call_plan import ORIGIN
-from contextcliff_dagster.store import read_table
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.experiments.common.experiment import Experiment
-    from contextcliff_dagster.inference.ledger.ledger import Ledger
-    from contextcliff_dagster.inference.requests.call_plan import Outcome
-    from contextcliff_dagster.store import Store
-    from contextcliff_dagster.studies import Study
+from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
+from contextcliff_dagster.inference.ledger.schema import COLUMNS, from_row
+from contextcliff_dagster.inference.requests.call_plan import ORIGIN, Outcome
+from contextcliff_dagster.inference.spending import Spend
+from contextcliff_dagster.store import Store, read_table
+from contextcliff_dagster.studies import Study
 
 
 def kept_lists(study: Study, store: Store) -> dict[str, KeptList]:
@@ -163,10 +161,6 @@ def _restore(
     run: StudyRun, experiment: Experiment, place: Place, rows: Rows, elsewhere: str | None
 ) -> list[float]:
     """Restore rows and return the charges of their answers; ``elsewhere``: their origin."""
-    from contextcliff_dagster.inference.ledger.ledger import Scope
-    from contextcliff_dagster.inference.ledger.schema import COLUMNS, from_row
-    from contextcliff_dagster.inference.spending import Spend
-
     campaign, model, identity_hash = place
     lost = {row["call_key"]: from_row([row.get(name) for name in COLUMNS]) for row in rows}
 

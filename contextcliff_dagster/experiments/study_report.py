@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.archive.results import JUDGED
 from contextcliff_dagster.contracts import EVAL_RECORDS, StudyError
+from contextcliff_dagster.experiments.common.experiment import Experiment
+from contextcliff_dagster.experiments.common.measurement import sources_of
 from contextcliff_dagster.experiments.common.records import examples_of
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import all_experiments, asked_experiments, partitioned
-from contextcliff_dagster.store import read_table
+from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.sampling.manifest import load_examples
+from contextcliff_dagster.store import Store, read_table
+from contextcliff_dagster.studies import find_study
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from contextcliff_dagster.experiments.common.experiment import Experiment
-    from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
-    from contextcliff_dagster.store import Store
 
 _OF_EXAMPLE = ("accepted", "task", "length_tokens", "bin", "evidence_position")
 _OF_RECORD = tuple(name for name in JUDGED if name not in _OF_EXAMPLE)
@@ -55,8 +57,6 @@ class JudgedCalls:
 
 
 def _examples(store: Store, study: str) -> dict[str, dict[str, Any]]:
-    from contextcliff_dagster.sampling.manifest import load_examples
-
     folder = store.manifest_dir(study)
     if not (folder / "manifest.json").exists():
         return {}
@@ -68,9 +68,6 @@ def _examples(store: Store, study: str) -> dict[str, dict[str, Any]]:
 
 def _made_examples(store: Store, ledger: Ledger, study: str) -> dict[str, dict[str, Any]]:
     """Return the examples of experiments that generate documents; empty for an unknown study."""
-    from contextcliff_dagster.experiments.common.measurement import sources_of
-    from contextcliff_dagster.studies import find_study
-
     generated: dict[str, dict[str, Any]] = {}
     with suppress(StudyError):
         run = StudyRun(find_study(study), store, ledger, "")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.contracts import UNSCORED_TAGS, DataError, StudyError
 from contextcliff_dagster.notebook.results import Result, Results
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.contracts.arrays import Bools, Floats
 
 Column = Iterable[Any]
@@ -326,8 +326,6 @@ def analyzed(
 def _settings(
     tolerance: float, confidence: float, assumption: Assumption, quick: bool, chance: float
 ) -> AnalysisSettings:
-    from contextcliff_dagster.analysis.records import AnalysisSettings
-
     shares = {"tolerance": tolerance, "confidence": confidence, "chance": chance}
     for name, value in shares.items():
         if not _is_number(value):

@@ -9,7 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import DataError
+from contextcliff_dagster.contracts import DataError, LengthBin
+from contextcliff_dagster.contracts.results import Cliffs, Comparison, to_json
 from contextcliff_dagster.notebook.results import Result, Results, only
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.comparison import Measured
     from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.cli.commands.compare import Ref, ScoreFile
-    from contextcliff_dagster.contracts import LengthBin
-    from contextcliff_dagster.contracts.results import Cliffs, Comparison
     from contextcliff_dagster.reporting.comparison import ComparisonFiles
     from contextcliff_dagster.run.study import ArchivedStudy
     from contextcliff_dagster.store import Store
@@ -65,14 +64,10 @@ class ComparisonResult:
         """Return means and difference by length bin, indexed by ``bin``."""
         import pandas as pd
 
-        from contextcliff_dagster.contracts.results import to_json
-
         return pd.DataFrame(to_json(self.comparison.bins)).set_index("bin")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as plain values: ``comparison.json``."""
-        from contextcliff_dagster.contracts.results import to_json
-
         content: dict[str, Any] = to_json(self.comparison)
         return content
 

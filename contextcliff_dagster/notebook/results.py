@@ -13,13 +13,16 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import DataError, Verdict
+from contextcliff_dagster.analysis.records import AnalysisSettings
+from contextcliff_dagster.contracts import DataError, LengthBin, Verdict
+from contextcliff_dagster.contracts.results import Cliffs, Comparison, Metrics, to_json
 from contextcliff_dagster.reporting.wording import (
     amount,
     deciding_cap,
     drop_clause,
     labels,
     level,
+    one_line,
     sentence,
     tokens,
 )
@@ -29,9 +32,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from contextcliff_dagster.analysis.records import AnalysisSettings
-    from contextcliff_dagster.contracts import LengthBin
-    from contextcliff_dagster.contracts.results import Cliffs, Comparison, Metrics
     from contextcliff_dagster.reporting.report_files import ReportFiles
 
 _SIZE, _TALL = (9.0, 4.4), (9.0, 6.2)
@@ -299,13 +299,9 @@ class Result(Shown):
     @property
     def safe_cap_tokens(self) -> int | None:
         """Return the length of the longest safe document in tokens; None if no length is safe."""
-        from contextcliff_dagster.reporting.wording import deciding_cap
-
         return deciding_cap(self.cliffs)
 
     def __repr__(self) -> str:
-        from contextcliff_dagster.reporting.wording import one_line
-
         return one_line(self.cliffs)
 
     def to_frame(self) -> pd.DataFrame:
@@ -315,14 +311,10 @@ class Result(Shown):
         """
         import pandas as pd
 
-        from contextcliff_dagster.contracts.results import to_json
-
         return pd.json_normalize(to_json(self.cliffs.bins)).set_index("bin")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain values: ``cliffs.json`` (schema: ``cliffs.schema.json``)."""
-        from contextcliff_dagster.contracts.results import to_json
-
         content: dict[str, Any] = to_json(self.cliffs)
         return content
 

@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from contextcliff_dagster.contracts import Verdict
+from contextcliff_dagster.contracts.results import Cliffs, Comparison, from_json, to_json
+from contextcliff_dagster.contracts.results.comparison import Differing, DifferingBin, LossShift
+from contextcliff_dagster.reporting.figures.comparison import plot_shift
+from contextcliff_dagster.reporting.html.payload import NO_EVIDENCE, payload_of
+from contextcliff_dagster.reporting.html.picture import difference_html, picture_html
+from contextcliff_dagster.reporting.html.render import (
+    Interactive,
+    blocks_html,
+    html_page,
+    sections_html,
+)
 from contextcliff_dagster.reporting.kv import kv_sections, kv_sentences
+from contextcliff_dagster.reporting.markdown import as_page
 from contextcliff_dagster.reporting.report_files import for_readers
 from contextcliff_dagster.reporting.sections import (
     Block,
@@ -33,11 +45,6 @@ from contextcliff_dagster.reporting.wording import (
 )
 from contextcliff_dagster.store import write_atomic, write_result
 
-if TYPE_CHECKING:
-    from contextcliff_dagster.contracts.results import Cliffs, Comparison
-    from contextcliff_dagster.contracts.results.comparison import Differing, DifferingBin, LossShift
-    from contextcliff_dagster.reporting.html.render import Interactive
-
 
 class ComparisonFiles(NamedTuple):
     """Paths of the files of a written comparison."""
@@ -59,9 +66,6 @@ def write_comparison(
     Raises:
         StoreError: a file cannot be written.
     """
-    from contextcliff_dagster.contracts.results import Comparison, from_json, to_json
-    from contextcliff_dagster.reporting.figures.comparison import plot_shift
-
     kinds = ComparisonFiles._fields
     files = ComparisonFiles(*(folder / f"comparison.{kind}" for kind in kinds))
     comparison = from_json(Comparison, for_readers()(to_json(comparison)))
@@ -74,16 +78,11 @@ def write_comparison(
 
 def comparison_markdown(comparison: Comparison) -> str:
     """Return the comparison as Markdown; it links comparison.png next to it."""
-    from contextcliff_dagster.reporting.markdown import as_page
-
     return as_page(comparison_page(comparison).flat())
 
 
 def comparison_html(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> str:
     """Return the comparison as one HTML file: both interactive curves and the difference."""
-    from contextcliff_dagster.reporting.html.picture import difference_html
-    from contextcliff_dagster.reporting.html.render import blocks_html, html_page, sections_html
-
     page = comparison_page(comparison)
     (first, *others), folds = page
     above = [block for block in first.blocks if not isinstance(block, Figure)]
@@ -97,11 +96,6 @@ def curves_html(
     cliffs: Sequence[Cliffs | None], names: Sequence[str]
 ) -> tuple[str, Interactive | None]:
     """Return the interactive picture of ``cliffs``, labelled by ``names``, and its data."""
-    from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
-    from contextcliff_dagster.reporting.html.payload import NO_EVIDENCE, payload_of
-    from contextcliff_dagster.reporting.html.picture import picture_html
-    from contextcliff_dagster.reporting.html.render import Interactive
-
     clean = for_readers()
     results = [
         from_json(Cliffs, clean(to_json(replace(result, model=name))))

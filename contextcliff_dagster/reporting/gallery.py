@@ -6,8 +6,9 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.reporting import caps_site
 from contextcliff_dagster.reporting.sections import Bullets, Code, Fold, Section, Text
 from contextcliff_dagster.reporting.wording import (
@@ -21,9 +22,6 @@ from contextcliff_dagster.reporting.wording import (
     sentence,
     tokens,
 )
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.contracts.results import Cliffs
 
 MARK = "gallery.json"
 _WORDS = (

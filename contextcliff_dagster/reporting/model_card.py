@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from contextcliff_dagster.contracts import Verdict
+from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.reporting.markdown import as_page, one_line
 from contextcliff_dagster.reporting.sections import (
     Block,
@@ -37,9 +38,6 @@ from contextcliff_dagster.reporting.wording import (
     sentence,
     tokens,
 )
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.contracts.results import Cliffs
 
 BADGE = "badge.svg"
 _LABEL, _HEIGHT, _SIZE, _PAD = "safe context", 20, 11, 8

@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from contextcliff_dagster.contracts import RESULT_VERSION
 from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
 from contextcliff_dagster.redaction import secrets_of, without_secrets
-from contextcliff_dagster.reporting.html.payload import NO_EVIDENCE, Evidence
+from contextcliff_dagster.reporting.figures.house import plot_small_multiples
+from contextcliff_dagster.reporting.html.payload import NO_EVIDENCE, Evidence, profile_page
+from contextcliff_dagster.reporting.html.render import blocks_html, html_page, sections_html
 from contextcliff_dagster.reporting.length_profile.page import (
     MANY,
     OWN_BASELINE,
@@ -32,6 +34,7 @@ from contextcliff_dagster.reporting.length_profile.page import (
     report_page,
     summary_sections,
 )
+from contextcliff_dagster.reporting.markdown import as_json, as_page
 from contextcliff_dagster.reporting.sections import (
     Fold,
     Link,
@@ -43,7 +46,7 @@ from contextcliff_dagster.reporting.sections import (
     pictures_of,
 )
 from contextcliff_dagster.reporting.wording import comparison, labels
-from contextcliff_dagster.store import slug, write_atomic
+from contextcliff_dagster.store import Store, slug, write_atomic
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,8 +74,6 @@ def for_readers() -> Callable[[Any], Any]:
 
 def known_folders() -> tuple[str, ...]:
     """Return the working, home and store folders, in which spaces would defeat a pattern."""
-    from contextcliff_dagster.store import Store
-
     folders = {str(Path.cwd()), str(Store.default().root)}
     with suppress(RuntimeError):  # no home folder
         folders.add(str(Path.home()))
@@ -171,8 +172,6 @@ def _write_page(
     ``overview``: text of the link back to the page of all models, two folders up.
     """
     from contextcliff_dagster.reporting.figures.report_figure import plot_report
-    from contextcliff_dagster.reporting.html.payload import profile_page
-    from contextcliff_dagster.reporting.html.render import blocks_html
 
     images = {picture.file: picture.draw(results) for picture in all_pictures()}
     pictures = {file: content for file, content in images.items() if content is not None}
@@ -206,8 +205,6 @@ def _write_overview(
     sections: Sequence[Section],
 ) -> ReportFiles:
     """Write the overview of many models; each has its own page in ``models/FOLDER``."""
-    from contextcliff_dagster.reporting.figures.house import plot_small_multiples
-    from contextcliff_dagster.reporting.html.render import blocks_html, html_page, sections_html
 
     def page(kind: str) -> Page:
         linked = [
@@ -236,8 +233,6 @@ def _write(
     pictures: Mapping[str, bytes | None],
 ) -> ReportFiles:
     """Write all files, starting with the linked ones, and delete pictures without content."""
-    from contextcliff_dagster.reporting.markdown import as_page
-
     files = ReportFiles(*(directory / f"report.{kind}" for kind in ReportFiles._fields))
     for name, content in pictures.items():
         if content is not None:
@@ -373,8 +368,6 @@ def write_page(
         metric_chart_html,
         metric_chart_interactive,
     )
-    from contextcliff_dagster.reporting.html.render import blocks_html, html_page, sections_html
-    from contextcliff_dagster.reporting.markdown import as_json, as_page
 
     redact = for_readers()
     first, *others = map_texts(page.head, redact)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import Verdict
+from contextcliff_dagster.contracts.results import Cliffs
+from contextcliff_dagster.contracts.results.cliffs import Zone, ZoneName
 from contextcliff_dagster.reporting.wording import (
     NOT_MEASURED,
     VERDICT_PHRASE,
@@ -30,10 +31,6 @@ from contextcliff_dagster.reporting.wording import (
     tokens,
     window_share,
 )
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.contracts.results import Cliffs
-    from contextcliff_dagster.contracts.results.cliffs import Zone, ZoneName
 
 _ZONES: tuple[tuple[ZoneName, str, str], ...] = (
     ("stable", "[OK]", "Stable Region:"),

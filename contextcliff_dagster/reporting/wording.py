@@ -15,18 +15,16 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from contextcliff_dagster.analysis.latency import SHARE, least_documents
 from contextcliff_dagster.contracts import DROPS, Verdict
 from contextcliff_dagster.contracts import level as written_level
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.contracts.results import Cliffs
-    from contextcliff_dagster.contracts.results.attention import AttentionResult
-    from contextcliff_dagster.contracts.results.cliffs import FurtherData
-    from contextcliff_dagster.contracts.results.comparison import LossShift
-    from contextcliff_dagster.contracts.results.questions import CategoryMix, Control
+from contextcliff_dagster.contracts.results import Cliffs
+from contextcliff_dagster.contracts.results.attention import AttentionResult
+from contextcliff_dagster.contracts.results.cliffs import FurtherData
+from contextcliff_dagster.contracts.results.comparison import LossShift
+from contextcliff_dagster.contracts.results.questions import CategoryMix, Control
 
 FIRST_STRONG_ISOLATE, POP_ISOLATE = "\u2068", "\u2069"
 _WORD = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]+"

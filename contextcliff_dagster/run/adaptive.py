@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import BudgetError
 from contextcliff_dagster.defs.resources import Watch
+from contextcliff_dagster.experiments.common.measurement import require_known_answers
+from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.experiments.length_profile import experiment
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.experiments.lookup import judged_assets
-from contextcliff_dagster.inference.execution.measure import deadline_after
+from contextcliff_dagster.inference.execution.measure import deadline_after, out_of_time
+from contextcliff_dagster.inference.telemetry import RunSummary
 from contextcliff_dagster.run.study import LocalRuns, Profiled, read_profiled
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.allocation import Round, Target
-    from contextcliff_dagster.inference.telemetry import RunSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,6 @@ def profile_targeted(
         ContextCliffError: measuring failed; nothing measured is lost.
     """
     from contextcliff_dagster.experiments.common import preparation
-    from contextcliff_dagster.experiments.common.measurement import require_known_answers
-    from contextcliff_dagster.experiments.common.study_run import StudyRun
-    from contextcliff_dagster.experiments.length_profile import experiment
-    from contextcliff_dagster.inference.execution.measure import out_of_time
 
     study, store, campaign = runs.study, runs.store, runs.campaign
     watch = watch or Watch()

@@ -234,9 +234,9 @@ class Prepared:
 class Profiled:
     """A measured study. ``calls`` is empty if only files were rebuilt.
 
-    ``cliffs``: length-profile results, one per model. ``sections``: caps of KV policies, wrong answers
-    of models at the floor, and the report's sections on the study's other experiments. ``notes``: the report's notes
-    on models left out of it, and why.
+    ``cliffs``: length-profile results, one per model. ``sections``: caps of KV policies, wrong
+    answers of models at the floor, and the report's sections on the study's other experiments.
+    ``notes``: the report's notes on models left out of it, and why.
     ``unchecked``: number of answers in the campaign, of the measured models, whose prompts could
     not be checked for silent truncation; None without a length profile.
     """

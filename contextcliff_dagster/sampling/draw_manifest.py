@@ -52,13 +52,13 @@ from contextcliff_dagster.sampling.manifest import (
     SampleSource,
     TextColumn,
 )
+from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 from contextcliff_dagster.step_progress import report_step
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from contextcliff_dagster.contracts.arrays import Floats, Ints
-    from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
 Control = Literal["no_context", "oracle"]
 CONTROLS: tuple[Control, ...] = ("no_context", "oracle")
@@ -350,7 +350,6 @@ def _grouped(
     examples: pa.Table, documents: pa.Table, wanted: pa.ChunkedArray
 ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yield each document's text with those of its examples that are ``wanted``, numbered."""
-    import numpy as np
     import pyarrow.compute as pc
 
     numbers = np.flatnonzero(wanted.to_numpy())
@@ -425,7 +424,6 @@ def _documents_of(path: Path, wanted: Sequence[str]) -> pa.Table:
     Filtering, joining and sorting in Arrow needs three copies of the texts. This needs one: it
     reads the file twice, the first time for the sizes of the texts.
     """
-    import numpy as np
     import pyarrow as pa
 
     place = {name: at for at, name in enumerate(wanted)}

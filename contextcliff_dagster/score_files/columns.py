@@ -14,17 +14,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import orjson
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import csv as arrow_csv
+from pyarrow import json as arrow_json
 
 from contextcliff_dagster.contracts import ScoreFileError
+from contextcliff_dagster.contracts.arrays import Bools, Floats
 from contextcliff_dagster.user_files import require_file
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from contextcliff_dagster.contracts.arrays import Bools, Floats
 
 MOST_TOKENS = 1e12
 """Maximum length that is accepted; above it, an integer has lost digits or a unit is wrong."""
@@ -46,9 +49,6 @@ def numbers(columns: Columns, name: str) -> Floats:
     Raises:
         ScoreFileError: a value is not a number.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     array = _decoded(columns.arrays[name])
     kind, types = array.type, pa.types
     if types.is_null(kind):
@@ -67,9 +67,6 @@ def numbers(columns: Columns, name: str) -> Floats:
 
 def texts(columns: Columns, name: str) -> pa.ChunkedArray:
     """Return column ``name`` as strings, null for empty cells; 7 and 7.0 both become "7"."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     array = _decoded(columns.arrays[name])
     if pa.types.is_floating(array.type):
         values = pc.drop_null(pc.if_else(pc.is_nan(array), None, array))
@@ -118,8 +115,6 @@ def rows_by_model(columns: Columns) -> list[tuple[str | None, Any]]:
     Raises:
         ScoreFileError: some rows name a model and others do not.
     """
-    import pandas as pd
-
     everything = slice(None)
     if "model" not in columns.arrays:
         return [(None, everything)]
@@ -149,9 +144,6 @@ def of_scale(columns: Columns, name: str, values: Floats, scale: float) -> Float
 
 
 def _decoded(array: pa.ChunkedArray) -> pa.ChunkedArray:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if pa.types.is_dictionary(array.type):
         return pc.cast(array, array.type.value_type)
     return array
@@ -159,9 +151,6 @@ def _decoded(array: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _parsed(columns: Columns, name: str, array: pa.ChunkedArray) -> Floats:
     """Parse numbers stored as text."""
-    import pandas as pd
-    import pyarrow.compute as pc
-
     trimmed = pc.utf8_lower(pc.utf8_trim_whitespace(array)).to_pandas()
     trimmed = trimmed.replace({"true": "1", "false": "0", "": None})
     values = pd.to_numeric(trimmed, errors="coerce").to_numpy(np.float64, na_value=np.nan)
@@ -191,14 +180,10 @@ def opened(path: Path) -> pa.NativeFile:
 
 
 def _stream(path: Path) -> pa.NativeFile:
-    import pyarrow as pa
-
     return pa.input_stream(str(path), compression="detect")
 
 
 def _is_packed(path: Path) -> bool:
-    import pyarrow as pa
-
     try:
         return pa.Codec.detect(str(path)) is not None
     except (ValueError, TypeError):
@@ -225,8 +210,6 @@ _LONGEST_FIELD = 2**31 - 1  # the csv module's own limit is shorter than many do
 
 def as_array(values: list[Any]) -> pa.ChunkedArray:
     """Return scalars of any type as one Arrow array: numbers if all are numbers, else strings."""
-    import pyarrow as pa
-
     kinds = {type(value) for value in values} - {type(None)}
     if kinds <= {bool} or kinds <= {int, float}:
         wanted = pa.bool_() if kinds == {bool} else pa.float64()
@@ -242,8 +225,6 @@ def _letters(value: Any) -> str | None:
 
 def deepest(text: bytes) -> int:
     """Return the deepest nesting of brackets and braces, including those inside strings."""
-    import numpy as np
-
     step = np.zeros(256, np.int8)
     step[[ord("["), ord("{")]], step[[ord("]"), ord("}")]] = 1, -1
     steps = step[np.frombuffer(text, np.uint8)]
@@ -303,8 +284,6 @@ def loads(content: bytes) -> Any:
     Raises:
         ValueError: it is not JSON.
     """
-    import orjson
-
     try:
         return orjson.loads(content.removeprefix(BOM))
     except orjson.JSONDecodeError:
@@ -490,9 +469,6 @@ def _first_bytes(path: Path, count: int) -> bytes:
 
 
 def _csv(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
-    import pyarrow as pa
-    from pyarrow import csv as arrow_csv
-
     head = _first_bytes(path, _HEAD).removeprefix(BOM)
     first = next((line for line in head.splitlines() if line.strip()), b"")
     skipped = head.index(first)  # blank lines before the header
@@ -538,9 +514,6 @@ def _csv(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
 
 
 def _json_lines(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
-    import pyarrow as pa
-    from pyarrow import json as arrow_json
-
     try:
         schema, present = _json_schema(_first_bytes(path, _HEAD), texts, numbers)
         with opened(path) as file:
@@ -564,9 +537,6 @@ def _json_schema(
     head: bytes, texts: frozenset[str], numbers: frozenset[str]
 ) -> tuple[pa.Schema, list[str]]:
     """Return the wanted fields' types in the first rows, and the names of all fields there."""
-    import pyarrow as pa
-    from pyarrow import json as arrow_json
-
     if len(head) == _HEAD:
         head = head[: head.rfind(b"\n") + 1]
     if deepest(head) > _DEEPEST:  # Arrow's recursion into the types would end the process
@@ -595,9 +565,6 @@ def _json(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns
 
 
 def _parquet(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         with pq.ParquetFile(path) as file:
             present = file.schema_arrow.names

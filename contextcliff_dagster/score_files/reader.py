@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.columns import (
@@ -14,10 +14,6 @@ from contextcliff_dagster.score_files.columns import (
 from contextcliff_dagster.score_files.logs.answers import Lengths, LogOptions
 from contextcliff_dagster.score_files.logs.collect import read_log
 from contextcliff_dagster.score_files.records import MeansTable, ScoreRecords, read_records
-
-if TYPE_CHECKING:
-    pass
-
 
 T = TypeVar("T", bound="ScoreRecords | MeansTable")
 

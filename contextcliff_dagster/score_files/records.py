@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from contextcliff_dagster.contracts import UNSCORED_TAGS, ScoreFileError
+from contextcliff_dagster.contracts.arrays import Floats, Ints
 from contextcliff_dagster.score_files.columns import (
     Columns,
     lengths,
@@ -23,11 +25,6 @@ from contextcliff_dagster.score_files.columns import (
     texts,
 )
 from contextcliff_dagster.score_files.logs.answers import TEXT_FIELDS, Lengths, digest
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 _NUMBERS_OF_MEANS = ("length_tokens", "mean", "n", "base_score", "threshold")
 
@@ -184,8 +181,6 @@ def read_records(
 
 
 def _frame(columns: Columns, scale: float, counted: Lengths | None) -> pd.DataFrame:
-    import pandas as pd
-
     data: dict[str, Any] = _measured_lengths(columns, counted)
     for name in _NAMES:
         if name in columns.arrays:
@@ -224,7 +219,6 @@ def _frame(columns: Columns, scale: float, counted: Lengths | None) -> pd.DataFr
 
 def _one_a_text(named: pd.Series[Any], digests: pd.Series[Any]) -> pd.Series[Any]:
     """Identify documents by name, else by text digest; names that share a text become one."""
-    import pandas as pd
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -237,8 +231,6 @@ def _one_a_text(named: pd.Series[Any], digests: pd.Series[Any]) -> pd.Series[Any
 
 def moments(written: pd.Series[Any]) -> pd.Series[Any]:
     """Parse times given in ISO 8601 or in seconds since 1970; null for anything else."""
-    import pandas as pd
-
     seconds = pd.to_numeric(written, errors="coerce")
     if seconds.notna().any():
         return pd.to_datetime(seconds, unit="s", utc=True, errors="coerce")
@@ -251,8 +243,6 @@ def _measured_lengths(columns: Columns, counted: Lengths | None) -> dict[str, An
     Raises:
         ScoreFileError: a length or a text is missing, or there is no column of texts.
     """
-    import pandas as pd
-
     if counted is None:
         return {"length_tokens": lengths(columns)}
     names = [name for name in TEXT_FIELDS if name in columns.arrays]

@@ -354,7 +354,8 @@ def stated_answer(reply: str, question: str) -> str:
         return ""
     if row := _TABLE_ROW.match(lines[-1]) if lines else None:
         return row[1].split("|")[-1].strip()
-    if labels := [*_LABEL.finditer(text), *_after_q(text)]:
+    after_q = _ANSWER_MARK.finditer(text) if _QUESTION_MARK.search(text) else ()
+    if labels := [*_LABEL.finditer(text), *after_q]:
         tail = text[labels[-1].end() :].strip()
         if tail:
             first = tail if _FENCE.match(tail) or _BOXED.search(tail) else tail.splitlines()[0]
@@ -453,10 +454,6 @@ def _without_question(text: str, question: str) -> str:
     if repeated is None:
         return text
     return f"{text[: repeated.start()]}\n{text[repeated.end() :]}".strip()
-
-
-def _after_q(text: str) -> list[re.Match[str]]:
-    return list(_ANSWER_MARK.finditer(text)) if _QUESTION_MARK.search(text) else []
 
 
 def _alone(sentence: str) -> bool:

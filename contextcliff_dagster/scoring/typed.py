@@ -24,7 +24,7 @@ from statistics import median
 from typing import Final, Literal, NamedTuple
 
 from contextcliff_dagster.contracts import Example
-from contextcliff_dagster.scoring.containment import Haystack, comparable, contained
+from contextcliff_dagster.scoring.containment import Haystack, comparable, contained, not_in_text
 from contextcliff_dagster.scoring.normalize import (
     exact_match,
     normalize_answer,
@@ -177,8 +177,6 @@ def study_type(examples: Sequence[Example], document_text: Callable[[str], str])
     Args:
         document_text: text of a document id; called for a sample of the questions at most.
     """
-    from contextcliff_dagster.scoring.containment import not_in_text
-
     types = Counter(
         "choice"
         if example.metadata.get("answer_type") == "multiple_choice"

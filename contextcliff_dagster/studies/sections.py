@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
@@ -13,10 +13,6 @@ from pydantic.fields import FieldInfo
 
 from contextcliff_dagster.contracts import PrimaryScore, PromptMode
 from contextcliff_dagster.inference.requests.recipe import NEUTRAL_WORDINGS
-
-if TYPE_CHECKING:
-    pass
-
 
 MOST, MOST_TOKENS = 1_000_000, 1_000_000_000
 """Largest number of examples, calls etc., and of tokens, seconds or dollars; more is a typo."""

@@ -28,7 +28,7 @@ from pydantic import (
 
 from contextcliff_dagster.contracts import StoreError, StudyError
 from contextcliff_dagster.contracts.extensions import extensions
-from contextcliff_dagster.inference.requests.recipe import NEUTRAL_WORDINGS
+from contextcliff_dagster.inference.requests.recipe import NEUTRAL_WORDINGS, Recipe
 from contextcliff_dagster.private_files import make_folder
 from contextcliff_dagster.store import PACKAGE, Store, slug
 from contextcliff_dagster.studies import sections as parts
@@ -45,15 +45,8 @@ from contextcliff_dagster.studies.sections import (
 from contextcliff_dagster.user_files import loads, read_file
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.allocation import Target
     from contextcliff_dagster.analysis.records import AnalysisSettings
-    from contextcliff_dagster.inference.requests.recipe import Recipe
     from contextcliff_dagster.sampling.bins import BinSpec
     from contextcliff_dagster.sampling.draw_manifest import SampleSpec
 
@@ -525,8 +518,6 @@ class Study(Section):
         Raises:
             StudyError: a file is missing, not text, or has too few instruction wordings.
         """
-        from contextcliff_dagster.inference.requests.recipe import Recipe
-
         values = {key: value for key, value in self.prompt if value is not None}
         replicates = values.pop("replicates")
         for key, file in prompt_files(self).items():

@@ -225,7 +225,7 @@ def test_a_corpus_of_one_length_is_refused_before_any_call(
     row = {"document": "a b c d", "question": "which?", "answers": ["a"]}
     rows = [row | {"document": f"a b c {letter}"} for letter in "efghijklmn"]
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    with pytest.raises(CorpusError, match=r"is not measured: .*long"):
+    with pytest.raises(CorpusError, match=r"is not measured: .*same length"):
         profile_study(filed)
     assert not (store.root / "filed" / "predictions").exists()
 

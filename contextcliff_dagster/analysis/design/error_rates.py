@@ -14,6 +14,7 @@ number of documents, questions and scores.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -32,17 +33,14 @@ from contextcliff_dagster.analysis.design.true_curves import (
     KINDS,
     ORDER,
     STEP,
+    Curve,
     draw_curve,
     drops,
 )
-from contextcliff_dagster.analysis.records import Documents
+from contextcliff_dagster.analysis.records import AnalysisSettings, Documents
 from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval
 from contextcliff_dagster.contracts import DROPS
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.design.true_curves import Curve
-    from contextcliff_dagster.analysis.records import AnalysisSettings
-    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
+from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 CONFIDENCE = 0.95
 """Confidence level of the Monte Carlo limits, not of the simulated intervals."""
@@ -399,7 +397,6 @@ def _mapped(function: Callable[[int], _Run], numbers: Sequence[int], jobs: int) 
 
 
 def _begin_process() -> None:
-    import ctypes
     import signal
 
     from threadpoolctl import threadpool_limits

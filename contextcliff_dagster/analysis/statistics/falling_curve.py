@@ -91,7 +91,6 @@ class FallingPosterior:
         moves, step: distinct transition matrices (D, R, S, S), and the one that leads to each cell.
         baseline: possible values of the baseline's mean (M).
         baseline_chance: probability of each of these values (M).
-        guessing: mean score of guessing.
     """
 
     kept: Floats
@@ -104,7 +103,6 @@ class FallingPosterior:
     step: Ints
     baseline: Floats
     baseline_chance: Floats
-    guessing: float = 0.0
 
     def chance_lost(self, share: float) -> Floats:
         """Return P(at least ``share`` of the baseline is lost) for each cell beyond it (G - B)."""
@@ -180,7 +178,7 @@ def falling_posterior(
     at_end = chance[min(baseline, len(n) - 1)].sum(axis=1)
     beyond = states[baseline:], fit[baseline:], moves, step[baseline:]
     mean = mu.ravel()[order]
-    return FallingPosterior(kept, mean, by_value, weight, *beyond, m, at_end, guessing)
+    return FallingPosterior(kept, mean, by_value, weight, *beyond, m, at_end)
 
 
 @overload

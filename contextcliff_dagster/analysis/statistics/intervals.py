@@ -357,11 +357,6 @@ _BORROWED = 8.0
 _LEAST_DISPERSION = 0.1
 
 
-def known_dispersion(documents: Documents) -> bool:
-    """Whether the dispersion is known: single 0/1 scores are binomial."""
-    return documents.binary and bool(documents.n.max() == 1)
-
-
 def local_dispersion(documents: Documents, upper: Ints) -> Floats:
     """Return the dispersion of the scores of neighbouring documents, for cells up to ``upper`` (G).
 
@@ -370,7 +365,7 @@ def local_dispersion(documents: Documents, upper: Ints) -> Floats:
     documents, to include the correlation of questions on one document (Liang and Zeger 1986). phi
     is at least .1, and at least 1 for 0/1 scores.
     """
-    if known_dispersion(documents):
+    if documents.binary and documents.n.max() == 1:  # single 0/1 scores are binomial
         return np.ones(len(upper))
     from scipy.optimize import isotonic_regression
 
@@ -385,12 +380,9 @@ def local_dispersion(documents: Documents, upper: Ints) -> Floats:
     middle = (np.cumsum(size) - 0.5 * size) / size.sum()
     near = np.exp(-0.5 * np.square((middle[:, None] - middle[None, :]) / _BANDWIDTH))
     phi = (near @ off + borrowed * overall) / (near @ expected + borrowed)
-    out: Floats = np.maximum(phi * count / max(count - _PARAMETERS, 1), _least(documents))
+    least = 1.0 if documents.binary else _LEAST_DISPERSION
+    out: Floats = np.maximum(phi * count / max(count - _PARAMETERS, 1), least)
     return out
-
-
-def _least(documents: Documents) -> float:
-    return 1.0 if documents.binary else _LEAST_DISPERSION
 
 
 BASELINE_SHARE = 0.15

@@ -11,15 +11,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.records import Documents
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.records import AnalysisSettings
-    from contextcliff_dagster.contracts.arrays import Floats, Ints
+from contextcliff_dagster.analysis.records import AnalysisSettings, Documents
+from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 _MAX_UNITS = 400
 _KEEP_TIES_UP_TO = 100

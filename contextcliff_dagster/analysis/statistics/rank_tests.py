@@ -24,14 +24,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
+from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 _AT_ONCE = 2_000_000
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.cli.display.output import print_json
 from contextcliff_dagster.cli.errors import USER_ERROR, say, sentence
 from contextcliff_dagster.cli.options import (
@@ -24,6 +25,7 @@ from contextcliff_dagster.cli.options import (
 )
 from contextcliff_dagster.cli.shell import require_address_space
 from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.contracts.results import to_json
 
 if TYPE_CHECKING:
     from contextcliff_dagster.cli.score_analysis import Analyzed
@@ -123,7 +125,6 @@ def analyze(
     if ttft_limit is not None and aggregated:
         raise click.UsageError("--ttft-limit takes single answers, not tables of means")
     require_address_space()
-    from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.cli.score_analysis import AnalyzeOptions, ResultFiles, analyze_files
 
     settings = AnalysisSettings(
@@ -145,8 +146,6 @@ def analyze(
         done += analyzed
         paths += result_files.write(group[0], [item.result for item in analyzed])
     if target == "-":
-        from contextcliff_dagster.contracts.results import to_json
-
         results = to_json([item.result for item in done])
         if by is not None or len(groups) > 1:
             print_json(results)

@@ -22,6 +22,7 @@ from contextcliff_dagster.cli.study_selection import choose_study
 from contextcliff_dagster.contracts import ANSWERS, FailureTag, StudyError
 from contextcliff_dagster.reporting.wording import count
 from contextcliff_dagster.sampling.draw_manifest import CONTROLS
+from contextcliff_dagster.store import atomic_path
 
 _FORMATS = ("table", "jsonl", "csv")
 _WIDTH = 120
@@ -118,8 +119,6 @@ def _write(
     found: ChosenAnswers, file: Path, form: str | None, where: dict[str, str], *, as_json: bool
 ) -> None:
     """Write the answers to ``file``; raise StoreError if that fails."""
-    from contextcliff_dagster.store import atomic_path
-
     form = form or next((suffix for suffix in _FORMATS if file.suffix == f".{suffix}"), "table")
     end = "\r\n" if form == "csv" else "\n"
     with atomic_path(file) as temporary, temporary.open("w", encoding="utf-8", newline="") as out:

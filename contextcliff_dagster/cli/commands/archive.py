@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -16,9 +15,8 @@ from contextcliff_dagster.cli.options import common_options, kept_campaign_optio
 from contextcliff_dagster.cli.study_selection import keep_definition
 from contextcliff_dagster.reporting.wording import count
 from contextcliff_dagster.store import Store
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.studies import Study
+from contextcliff_dagster.studies import Study, find_study, kept_in, known_study, measures
+from contextcliff_dagster.studies.study import Leave
 
 
 @click.command()
@@ -31,7 +29,6 @@ def export(study: str, file: Path, campaign: str | None, as_json: bool) -> None:
     from contextcliff_dagster.archive.study import export_study
     from contextcliff_dagster.experiments.lookup import asked_keys
     from contextcliff_dagster.experiments.restore import kept_lists
-    from contextcliff_dagster.studies import find_study
 
     store, chosen = Store.default(), find_study(study)
     keys = partial(asked_keys, chosen, store)
@@ -59,8 +56,6 @@ def import_(file: Path, name: str | None, adopt: bool, as_json: bool) -> None:
     """
     from contextcliff_dagster.archive.study import import_study
     from contextcliff_dagster.experiments.restore import restore
-    from contextcliff_dagster.studies import kept_in, known_study, measures
-    from contextcliff_dagster.studies.study import Leave
 
     store = Store.default()
     study, summary = import_study(store, file, name, restore, adopt=adopt)

@@ -13,7 +13,8 @@ from contextcliff_dagster.cli.display.output import (
     print_table,
 )
 from contextcliff_dagster.cli.options import common_options, folder_option
-from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.contracts import StoreError, Verdict
+from contextcliff_dagster.reporting.wording import count
 
 
 @click.group()
@@ -37,7 +38,6 @@ def build(sources: Path, tables: Path | None, output: Path, as_json: bool) -> No
     from contextcliff_dagster.atlas.site import MARK, entries_of, write_site
     from contextcliff_dagster.atlas.sources import load_sources, read_table
     from contextcliff_dagster.reporting.caps_site import check_folder
-    from contextcliff_dagster.reporting.wording import count
 
     check_folder(output, MARK, "atlas")
     known = load_sources(sources)
@@ -79,7 +79,6 @@ def show(model: str, as_json: bool) -> None:
     """Show what published results say about MODEL, or all models whose names contain it."""
     from contextcliff_dagster.atlas.results import known_of
     from contextcliff_dagster.atlas.series import unit_words
-    from contextcliff_dagster.contracts import Verdict
     from contextcliff_dagster.reporting.wording import VERDICT_PHRASE, estimate, located, tokens
 
     known = known_of(model)

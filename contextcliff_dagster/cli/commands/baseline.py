@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,12 +13,10 @@ from contextcliff_dagster.cli.errors import DIFFERENT, NOT_JUDGED
 from contextcliff_dagster.cli.options import common_options, profiled_campaign_option, together
 from contextcliff_dagster.cli.study_selection import newest_campaign, profiled_campaign
 from contextcliff_dagster.store import Store
+from contextcliff_dagster.studies import Study, find_study
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from contextcliff_dagster.experiments.length_profile.regression import Baseline, Regression
-    from contextcliff_dagster.studies import Study
 
 _of_study = together(click.argument("study"), common_options)
 
@@ -33,7 +32,6 @@ def baseline() -> None:
 def baseline_set(study: str, campaign: str | None, as_json: bool) -> None:
     """Pin a campaign of STUDY as its baseline."""
     from contextcliff_dagster.experiments.length_profile.regression import pin_baseline
-    from contextcliff_dagster.studies import find_study
 
     store, chosen = Store.default(), find_study(study)
     pinned = pin_baseline(chosen, store, profiled_campaign(store, chosen.name, campaign))
@@ -98,7 +96,6 @@ def _watched(study: str) -> tuple[Store, Study, Baseline]:
         StudyError: the study has no baseline.
     """
     from contextcliff_dagster.experiments.length_profile.regression import require_baseline
-    from contextcliff_dagster.studies import find_study
 
     store, chosen = Store.default(), find_study(study)
     return store, chosen, require_baseline(chosen, store)

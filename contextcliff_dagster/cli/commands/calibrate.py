@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.cli.display.output import ProgressBar, duration, print_json, print_table
 from contextcliff_dagster.cli.options import Finite, common_options, share_option, together
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.studies import Study
 
 
@@ -174,8 +174,6 @@ def calibrate(
 
 def _settings(study: Study | None, **given: float | None) -> AnalysisSettings:
     """Return the study's settings, or the defaults, updated by those ``given`` (not None)."""
-    from contextcliff_dagster.analysis.records import AnalysisSettings
-
     settings = AnalysisSettings() if study is None else study.analysis_settings()
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     return replace(settings, **changes)

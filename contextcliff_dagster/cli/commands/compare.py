@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.cli.display.output import print_json
 from contextcliff_dagster.cli.options import (
     DEFAULT_STUDY,
@@ -17,13 +18,12 @@ from contextcliff_dagster.cli.options import (
     folder_option,
     log_options,
 )
-from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.contracts import LengthBin, StudyError
+from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.store import Store, slug
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.comparison import Measured
-    from contextcliff_dagster.analysis.records import AnalysisSettings
-    from contextcliff_dagster.contracts import LengthBin
     from contextcliff_dagster.score_files import LogOptions
     from contextcliff_dagster.studies import Study
 
@@ -81,8 +81,6 @@ def compare(
     result = compare_measured(side_a, side_b, ref.bins(store), ref.settings(), notes=notes)
     files = write_comparison(result, out or ref.folder(store, names), caps)
     if as_json:
-        from contextcliff_dagster.contracts.results import to_json
-
         paths = {kind: str(path) for kind, path in files._asdict().items()}
         print_json({**to_json(result), "files": paths})
         return
@@ -164,8 +162,6 @@ class ScoreFile:
 
     def settings(self) -> AnalysisSettings:
         """Return the default settings."""
-        from contextcliff_dagster.analysis.records import AnalysisSettings
-
         return AnalysisSettings(second_opinions=False, chance=self.chance)
 
     def folder(self, _: Store, __: Sequence[str]) -> Path:

@@ -19,6 +19,8 @@ from contextcliff_dagster.cli.display.output import print_json, print_table
 from contextcliff_dagster.cli.errors import USER_ERROR
 from contextcliff_dagster.cli.options import common_options
 from contextcliff_dagster.contracts import ContextCliffError, EngineError
+from contextcliff_dagster.contracts.extensions import extensions
+from contextcliff_dagster.redaction import written_url
 from contextcliff_dagster.store import PACKAGE, Store
 
 # A finding that breaks nothing is a "note"; one that must be fixed is a "fault".
@@ -111,8 +113,6 @@ def _kvpress() -> Finding:
 
 def _extensions() -> list[Finding]:
     """Check that the experiments of extensions can be imported."""
-    from contextcliff_dagster.contracts.extensions import extensions
-
     advice = "reinstall or remove the package that provides it"
     return [
         Finding(f"experiment {name}", "fault", f"{extension.failure}; {advice}")
@@ -242,7 +242,6 @@ async def _reach(name: str) -> Finding:
         get_model,
         load_models,
     )
-    from contextcliff_dagster.redaction import written_url
 
     entry = get_model(name)
     what = f"model {name}"

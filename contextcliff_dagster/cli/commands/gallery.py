@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextcliff_dagster.cli.display.output import print_either, print_json
+from contextcliff_dagster.cli.display.output import dagster_log, print_either, print_json
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.options import (
     DEFAULT_STUDY,
@@ -22,7 +22,8 @@ from contextcliff_dagster.cli.options import (
     with_answers_option,
 )
 from contextcliff_dagster.contracts import StoreError, StudyError
-from contextcliff_dagster.store import Store, write_atomic
+from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
+from contextcliff_dagster.store import Store, slug, write_atomic
 
 if TYPE_CHECKING:
     from contextcliff_dagster.cli.commands.compare import Ref
@@ -43,12 +44,10 @@ def gallery(paths: tuple[Path, ...], output: Path, with_answers: bool, as_json: 
 
     PATH is a file of `contextcliff export`, or a folder of such files.
     """
-    from contextcliff_dagster.cli.display.output import dagster_log
     from contextcliff_dagster.reporting.caps_site import check_folder
     from contextcliff_dagster.reporting.gallery import MARK, Entry, write_gallery
     from contextcliff_dagster.reporting.report_files import as_shown, model_folders
     from contextcliff_dagster.run.study import rebuild_archive
-    from contextcliff_dagster.store import slug
 
     check_folder(output, MARK, "gallery")
     files = _archives(paths)
@@ -163,7 +162,6 @@ def card(model: str, study: str | None, campaign: str | None, out: Path, as_json
     Writes card.md, card.jsonld and badge.svg for the newest profiled campaign. For a model
     without a cap they give the reason.
     """
-    from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
     from contextcliff_dagster.reporting.model_card import (
         BADGE,
         badge_svg,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -18,8 +19,6 @@ from contextcliff_dagster.reporting.wording import count, named
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from contextcliff_dagster.experiments.restore import Restored
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.inference.ledger.prune import PrunePlan

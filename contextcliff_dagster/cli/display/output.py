@@ -63,14 +63,20 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 
 
 def _cut(line: str, limit: int) -> str:
+    kept = _beginning(line, limit)
+    still_open = kept.count(FIRST_STRONG_ISOLATE) > kept.count(POP_ISOLATE)
+    return kept + "…" + POP_ISOLATE * still_open
+
+
+def _beginning(line: str, columns: int) -> str:
+    """Return the characters of ``line`` that fit in ``columns`` together with an ellipsis."""
     kept, used = [], 1
     for character in line:
         used += columns_of(character)
-        if used > limit:
+        if used > columns:
             break
         kept.append(character)
-    still_open = kept.count(FIRST_STRONG_ISOLATE) > kept.count(POP_ISOLATE)
-    return "".join(kept) + "…" + POP_ISOLATE * still_open
+    return "".join(kept)
 
 
 _WRITTEN_PAST_ITS_LOGGERS = "Exception while writing logger call to event log"
@@ -229,13 +235,7 @@ def shortened(text: str, columns: int) -> str:
     line = visible(start)
     if len(start) == len(text) and columns_of(line) <= columns:
         return line
-    kept, used = [], 1
-    for character in line:
-        used += columns_of(character)
-        if used > columns:
-            break
-        kept.append(character)
-    return "".join(kept) + "…"
+    return _beginning(line, columns) + "…"
 
 
 @dataclass

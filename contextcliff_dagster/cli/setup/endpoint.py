@@ -28,6 +28,7 @@ from contextcliff_dagster.cli.options import (
     together,
 )
 from contextcliff_dagster.contracts import ContextCliffError, CorpusError, EngineError, StudyError
+from contextcliff_dagster.redaction import hide_keys, redact, written_url
 
 if TYPE_CHECKING:
     from contextcliff_dagster.corpora.corpus import Entry
@@ -102,7 +103,6 @@ def plain_address(url: str) -> str:
         StudyError: it is not an address, or contains a password or a key.
     """
     from contextcliff_dagster.inference.models.entry import resolved
-    from contextcliff_dagster.redaction import written_url
 
     url = url.strip()
     if url and "://" not in url and "${" not in url:
@@ -142,8 +142,6 @@ def asked_variable() -> str | None:
 
 def check_variable(name: str, *, is_set: bool) -> None:
     """Raise StudyError if ``name`` is not a variable's name, or, with ``is_set``, not set."""
-    from contextcliff_dagster.redaction import hide_keys
-
     # The text is not repeated: it may be the key.
     if not _VARIABLE.fullmatch(name) or hide_keys(name) != name:
         raise StudyError(
@@ -539,7 +537,6 @@ def ask_shortest(study: Study, entry: ModelEntry, within_s: float) -> list[dict[
     from contextcliff_dagster.corpora.registry import open_corpus
     from contextcliff_dagster.experiments.common.records import scoring_rules
     from contextcliff_dagster.inference.execution.single_request import ask_prompts
-    from contextcliff_dagster.redaction import redact
     from contextcliff_dagster.scoring.evaluate import score_rows
 
     corpus = open_corpus(study.corpus.kind, study.corpus_options)
@@ -582,7 +579,6 @@ def ask_shortest(study: Study, entry: ModelEntry, within_s: float) -> list[dict[
 
 def _say_what_was_found(trial: Trial) -> None:
     from contextcliff_dagster.inference.execution.cost_estimate import unknown_window
-    from contextcliff_dagster.redaction import redact
 
     answer = trial.answer
     said = repr(redact(answer.text, limit=40)) if answer.text.strip() else "an empty text"

@@ -127,7 +127,7 @@ class FolderCorpus(StreamedCorpus):
 
     def file_list(self) -> Sequence[Mapping[str, Any]]:
         """Return every file in the last reading and what happened to it, sorted by name."""
-        return [file_report.fate_row(fate) for fate in self._fates]
+        return [asdict(fate) | {"notes": "; ".join(fate.notes)} for fate in self._fates]
 
     def entries(self) -> Iterator[Entry]:
         """Yield the questions about every document.

@@ -6,7 +6,7 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -182,11 +182,6 @@ class Fate:
     def left_out(self, fate: str, reason: str) -> Fate:
         """Return the same file, marked as left out."""
         return replace(self, fate=fate, reason=reason)
-
-
-def fate_row(fate: Fate) -> dict[str, Any]:
-    """Return the fate as a row of the list of files."""
-    return asdict(fate) | {"notes": "; ".join(fate.notes)}
 
 
 def counted(fates: Iterable[Fate]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import yaml
 
 from contextcliff_dagster.contracts import ContextCliffError, StudyError
 from contextcliff_dagster.defs.asset_specs import group
@@ -358,8 +359,6 @@ def _find(name: str) -> dg.ExecutorDefinition:
 
 
 def _configured(executor: dg.ExecutorDefinition, name: str, file: Path) -> dg.ExecutorDefinition:
-    import yaml
-
     from contextcliff_dagster.defs.dagster_internals import resolve_to_config_type, validate_config
 
     try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from contextcliff_dagster.contracts import LengthBin
-from contextcliff_dagster.contracts.results import to_json
+from contextcliff_dagster.contracts.results import Cliffs, to_json
 from contextcliff_dagster.defs.ui.rendering import (
     MOST_CELLS,
     curve_line,
@@ -35,7 +35,6 @@ from contextcliff_dagster.studies import Study
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.reporting.report_files import ReportFiles
 
 DIMENSION = "tokens"

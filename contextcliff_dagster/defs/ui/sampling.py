@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 
+from contextcliff_dagster.corpora.materialize import CorpusSummary
 from contextcliff_dagster.defs.ui.rendering import inline, table
 from contextcliff_dagster.defs.ui.results import range_of
+from contextcliff_dagster.sampling.length_map import LengthMapSummary
+from contextcliff_dagster.sampling.manifest import Manifest
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.corpora.materialize import CorpusSummary
-    from contextcliff_dagster.sampling.length_map import LengthMapSummary
-    from contextcliff_dagster.sampling.manifest import Manifest
 
 Metadata = dict[str, Any]
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from contextcliff_dagster.contracts import ANSWERS, EVAL_RECORDS, PREDICTIONS, Table
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.measurement import sources_of
 from contextcliff_dagster.experiments.common.records import examples_of
-from contextcliff_dagster.experiments.common.study_run import in_order
+from contextcliff_dagster.experiments.common.study_run import StudyRun, in_order
 from contextcliff_dagster.store import read_table, slug
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from contextcliff_dagster.experiments.common.study_run import StudyRun
-
 
 _READ = {"call_key", "no_answer", "raw_output", *ANSWERS.column_names}
 _ORDER = ("length_tokens", "example_id", "control", "_rank", "replicate")
@@ -43,8 +39,6 @@ def read_answers(
     Raises:
         StoreError: a table or the manifest is damaged.
     """
-    import pyarrow as pa
-
     empty = ANSWERS.arrow_schema().empty_table()
     return pa.concat_tables([empty, *iter_answers(run, models, bins, experiment)])
 
@@ -89,9 +83,6 @@ def _tables(experiment: Experiment | None) -> list[Table]:
 
 def _answers(run: StudyRun, model: str, cell: str, experiment: Experiment | None) -> pa.Table:
     """Return the records of one cell, then its unscored predictions."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     parts: list[pa.Table] = []
     for table in _tables(experiment):
         path = run.store.table_file(table.name, run.study.name, run.campaign, model, cell)
@@ -115,8 +106,6 @@ class _Examples:
     """Questions and accepted answers by example id."""
 
     def __init__(self, run: StudyRun, experiment: Experiment | None) -> None:
-        import pyarrow as pa
-
         self._schema = ANSWERS.arrow_schema()
         ids: pa.Array
         if experiment is not None and experiment.makes_documents:
@@ -143,9 +132,6 @@ class _Examples:
 
     def joined(self, tables: list[pa.Table], models: list[str]) -> pa.Table:
         """Return the rows of one cell in the columns of `ANSWERS`, in order."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         rows = pa.concat_tables(tables, promote_options="default")
         place = pc.index_in(rows["example_id"].combine_chunks(), value_set=self._ids)
         for name, values in self._columns.items():

@@ -18,15 +18,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from contextcliff_dagster.contracts import Example
+from contextcliff_dagster.corpora.materialize import read_rows, read_summary, write_rows
 from contextcliff_dagster.inference.execution.cost_estimate import SCAFFOLD_CHARS_PER_TOKEN
 from contextcliff_dagster.inference.models.models_file import get_model
+from contextcliff_dagster.sampling.length_map import read_length_map
 from contextcliff_dagster.sampling.manifest import PlannedExample
+from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 from contextcliff_dagster.store import Store, write_json
 from contextcliff_dagster.studies import Study
+from contextcliff_dagster.studies.study import refuse_without_leave
 
 if TYPE_CHECKING:
     from contextcliff_dagster.archive.results import KeptList
-    from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
 _NAME = "manifest.json"
 
@@ -99,9 +102,6 @@ def keep_file_list(study: Study, store: Store, corpus: Path, length_map: Path) -
     Raises:
         StoreError: the length map was not built, or the list cannot be written.
     """
-    from contextcliff_dagster.corpora.materialize import read_rows, read_summary, write_rows
-    from contextcliff_dagster.sampling.length_map import read_length_map
-
     name = read_summary(corpus).account.get("list")
     if not name:
         return
@@ -133,8 +133,6 @@ def keep_file_list(study: Study, store: Store, corpus: Path, length_map: Path) -
 
 def notes_on_files(study: Study, store: Store, account: Mapping[str, Any]) -> list[str]:
     """Return sentences for the report on what became of the files; empty without a list."""
-    from contextcliff_dagster.corpora.materialize import read_rows
-
     if not account.get("list"):
         return []
     parts = [str(account.get("summary", ""))]
@@ -278,8 +276,6 @@ def tokenizer_of(study: Study, key: str) -> Tokenizer:
     Raises:
         StudyError: the tokenizer does not exist or cannot be opened.
     """
-    from contextcliff_dagster.studies.study import refuse_without_leave
-
     refuse_without_leave(study, "tokenizer")
     return opened_tokenizer(tokenizer_name(study, key))
 

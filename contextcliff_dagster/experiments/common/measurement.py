@@ -24,7 +24,11 @@ from contextcliff_dagster.contracts import (
     StudyError,
 )
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.inference.execution.measure import RunControl
+from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
+from contextcliff_dagster.inference.execution.measure import RunControl, finished, measure
+from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
+from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
+from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.requests.call_plan import (
     ORIGIN,
@@ -33,18 +37,15 @@ from contextcliff_dagster.inference.requests.call_plan import (
     PlannedCall,
     plan_calls,
 )
+from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.inference.spending import Budget
-from contextcliff_dagster.store import slug, write_json, write_table
+from contextcliff_dagster.inference.telemetry import RunSummary
+from contextcliff_dagster.sampling.manifest import PlannedExample, SampleSource
+from contextcliff_dagster.store import Store, slug, write_json, write_table
+from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.experiment import Experiment, Rows, Source
-    from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
-    from contextcliff_dagster.inference.ledger.ledger import Ledger
-    from contextcliff_dagster.inference.requests.recipe import Recipe
-    from contextcliff_dagster.inference.telemetry import RunSummary
-    from contextcliff_dagster.sampling.manifest import PlannedExample, SampleSource
-    from contextcliff_dagster.store import Store
-    from contextcliff_dagster.studies import Study
 
 
 EVERYTHING = sys.maxsize
@@ -116,9 +117,6 @@ def measure_cells(
         EngineError, BudgetError, StoreError: see ``inference.execution.measure``; existing answers
             are kept.
     """
-    from contextcliff_dagster.inference.execution.measure import measure
-    from contextcliff_dagster.inference.telemetry import RunSummary
-
     budget = control.budget or Budget(usd=run.study.budget.usd)
     control = replace(control, budget=budget, order=run.study.calls.order)
     entry, n = get_model(asked.model), _samples(run, experiment, asked)
@@ -196,8 +194,6 @@ def models_left(
         StudyError: no sample is drawn.
         StoreError: the ledger cannot be read.
     """
-    from contextcliff_dagster.inference.execution.measure import finished
-
     n = samples_per_cell or experiment.samples_per_cell(run.study)
     sources = sources_of(run, experiment)
     return [
@@ -238,8 +234,6 @@ def ledger_rows(
     Raises:
         StoreError: outputs were pruned.
     """
-    from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
-
     plan = _call_plan(run, experiment, source, cells, EVERYTHING)
     return [{**source.columns, **row} for row in prediction_rows(plan, model, run.ledger)]
 
@@ -380,8 +374,6 @@ def require_known_answers(run: StudyRun, experiment: Experiment, models: Iterabl
         StoreError: it has lost answers of one of ``models``, and ``CONTEXTCLIFF_PAY_AGAIN`` is
             not 1.
     """
-    from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
-
     study = run.study.name
     names = {slug(c.name) for c in list_campaigns(run.ledger, study)} - {slug(run.campaign)}
     folder = run.store.study_dir(study) / experiment.predictions.name

@@ -29,22 +29,25 @@ from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
 from contextcliff_dagster.sampling.bins import cut_bins, make_bins
 from contextcliff_dagster.sampling.draw_manifest import draw_manifest
-from contextcliff_dagster.sampling.length_map import binned_columns
+from contextcliff_dagster.sampling.length_map import (
+    LengthMapSummary,
+    binned_columns,
+    build_length_map,
+    read_length_map,
+)
 from contextcliff_dagster.sampling.manifest import (
     MANIFEST_FILES,
     Manifest,
     load_manifest,
     save_manifest,
 )
+from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 from contextcliff_dagster.store import Store, write_json
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.study import refuse_without_leave, require_length_profile
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from contextcliff_dagster.sampling.length_map import LengthMapSummary
-    from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
 
 def find_frozen(study: Study, store: Store) -> Manifest | None:
@@ -144,8 +147,6 @@ def prepare_length_map(study: Study, store: Store) -> LengthMapSummary:
         StudyError: the tokenizer does not exist.
         StoreError: the corpus was not materialized.
     """
-    from contextcliff_dagster.sampling.length_map import LengthMapSummary, build_length_map
-
     if (frozen := find_frozen(study, store)) is not None:
         return LengthMapSummary(**frozen.header["lengths"])
     tokenizer = _tokenizer(study)
@@ -279,8 +280,6 @@ def _corpus(study: Study, store: Store) -> CorpusSummary:
 
 
 def _lengths(study: Study, store: Store) -> pa.Table:
-    from contextcliff_dagster.sampling.length_map import read_length_map
-
     return read_length_map(length_map_file(study, store), study.sampling.min_tokens)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from contextcliff_dagster.contracts import (
     EVAL_RECORDS,
     UNSCORED_TAGS,
+    Example,
     StoreError,
     Table,
     conform,
@@ -22,9 +23,11 @@ from contextcliff_dagster.experiments.common.measurement import (
     sources_of,
 )
 from contextcliff_dagster.experiments.common.outcomes import CheckOutcome, CheckSpec
-from contextcliff_dagster.experiments.common.study_run import table_files
+from contextcliff_dagster.experiments.common.study_run import StudyRun, table_files
+from contextcliff_dagster.inference.requests.recipe import Recipe
+from contextcliff_dagster.scoring import SCORER_VERSION
 from contextcliff_dagster.scoring.evaluate import COLUMNS as TRUNCATION_COLUMNS
-from contextcliff_dagster.scoring.evaluate import refusal, truncations
+from contextcliff_dagster.scoring.evaluate import ScoringRules, refusal, score_rows, truncations
 from contextcliff_dagster.store import MADE_FROM, Store, atomic_path, read_table, write_table
 from contextcliff_dagster.studies import Study
 
@@ -32,11 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from contextcliff_dagster.contracts import Example
     from contextcliff_dagster.experiments.common.experiment import Experiment, Rows, Source
-    from contextcliff_dagster.experiments.common.study_run import StudyRun
-    from contextcliff_dagster.inference.requests.recipe import Recipe
-    from contextcliff_dagster.scoring.evaluate import ScoringRules
 
 FEWEST_FILES = 20
 """Minimum number of files worth a combined copy; fewer are as fast to read one by one."""
@@ -147,8 +146,6 @@ def read_records(study: Study, store: Store, campaign: str) -> pd.DataFrame:
     Scores by an earlier version of the scorers are recomputed but not written, so that two
     campaigns are compared by the same rule.
     """
-    from contextcliff_dagster.scoring import SCORER_VERSION
-
     table = read_record_table(EVAL_RECORDS, study, store, campaign)
     if set(table["scorer_version"].unique().to_pylist()) != {SCORER_VERSION}:
         table = _scored_again(table, study, store)
@@ -159,10 +156,7 @@ def read_records(study: Study, store: Store, campaign: str) -> pd.DataFrame:
 def _scored_again(table: pa.Table, study: Study, store: Store) -> pa.Table:
     """Return the records with older ones rescored, except those whose output was pruned or whose
     example is no longer in the sample."""
-    from contextcliff_dagster.experiments.common.measurement import EVERYTHING
     from contextcliff_dagster.experiments.common.preparation import find_frozen
-    from contextcliff_dagster.scoring import SCORER_VERSION
-    from contextcliff_dagster.scoring.evaluate import score_rows
 
     if (manifest := find_frozen(study, store)) is None:
         return table
@@ -217,8 +211,6 @@ def score_by_answers(experiment: Experiment, run: StudyRun, source: Source, rows
     Raises:
         StudyError: the study's scorer is unknown.
     """
-    from contextcliff_dagster.scoring.evaluate import score_rows
-
     if not rows:
         return []
     scored = score_rows(
@@ -232,8 +224,6 @@ def score_by_answers(experiment: Experiment, run: StudyRun, source: Source, rows
 
 def scoring_rules(study: Study, recipe: Recipe) -> ScoringRules:
     """Return the scoring rules of ``study`` for answers to requests by ``recipe``."""
-    from contextcliff_dagster.scoring.evaluate import ScoringRules
-
     return ScoringRules(
         study.scoring.primary,
         study.scoring.scorer,

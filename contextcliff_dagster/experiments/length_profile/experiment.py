@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from contextcliff_dagster.analysis import METHOD_VERSION
 from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.experiments.common.experiment import (
     Alarm,
     Analysis,
@@ -21,23 +23,19 @@ from contextcliff_dagster.experiments.common.experiment import (
     Step,
 )
 from contextcliff_dagster.experiments.common.records import RECORD_CHECKS, read_records
-from contextcliff_dagster.experiments.common.study_run import open_ledger
+from contextcliff_dagster.experiments.common.study_run import StudyRun, open_ledger
+from contextcliff_dagster.sampling.manifest import Manifest
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pandas as pd
     import pyarrow as pa
 
     from contextcliff_dagster.analysis.design.allocation import Round, Target
-    from contextcliff_dagster.contracts.results import Cliffs
-    from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.experiments.length_profile.regression import Regression
     from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
-    from contextcliff_dagster.sampling.manifest import Manifest
 
 
 def plan_rounds(

@@ -79,7 +79,6 @@ from contextcliff_dagster.store import write_result
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.bin_statistics import ModelProfile
-    from contextcliff_dagster.analysis.kv_family import KvFamily
     from contextcliff_dagster.reporting.html.payload import Evidence
     from contextcliff_dagster.reporting.report_files import ReportFiles
 
@@ -277,7 +276,6 @@ def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFi
 
 def _evidence(run: StudyRun, cliffs: Sequence[Cliffs], records: pd.DataFrame) -> Evidence:
     """Return other scores of each bin, and the answers if the run shows them."""
-    from contextcliff_dagster.experiments.common.answers import read_answers
     from contextcliff_dagster.reporting.html.payload import Evidence
 
     settings, models = run.study.analysis_settings(), [result.model for result in cliffs]

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import math
+import platform
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -105,8 +107,6 @@ def provenance(
     study: Study, manifest: Manifest, records: pd.DataFrame, identity: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return hashes, versions, seeds and times to repeat the measurement."""
-    import platform
-
     finished = records["finished_at"].dropna()
     return {
         "hashes": hashes_of(study, manifest.sha256),
@@ -319,8 +319,6 @@ def read_notes(report: Path) -> tuple[str, ...]:
 
 def version_of(package: str) -> str | None:
     """Return the installed version of ``package``; None if it is not installed."""
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
         return version(package)
     except PackageNotFoundError:  # run from a source tree that was not installed

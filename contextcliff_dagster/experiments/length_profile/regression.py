@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import (
@@ -19,21 +20,20 @@ from contextcliff_dagster.contracts import (
 from contextcliff_dagster.experiments.common.records import read_records
 from contextcliff_dagster.experiments.common.study_run import in_order
 from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
+from contextcliff_dagster.inference.ledger.campaigns import SENTINEL, recorded_identity
+from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.sampling.manifest import Manifest
 from contextcliff_dagster.store import Store, write_atomic, write_json
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.study import require_length_profile
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pandas as pd
 
     from contextcliff_dagster.analysis.contrast import Pairs
     from contextcliff_dagster.analysis.regression import Shrink
     from contextcliff_dagster.contracts.results import Cliffs
-    from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.reporting.sections import Block, Cell
-    from contextcliff_dagster.sampling.manifest import Manifest
 
 COMPLETE_SHARE = 0.8
 """A campaign is judged only with this fraction of the baseline's examples, because repeated
@@ -240,8 +240,6 @@ def judge_regression(study: Study, store: Store, manifest: Manifest, campaign: s
 
 def with_changes(regression: Regression, study: Study, ledger: Ledger) -> Regression:
     """Add the differences between the two campaigns' serving identities, as ``changes``."""
-    from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
-
     changes = {}
     for model in (*regression.shrinks, *regression.unjudged):
         then = recorded_identity(ledger, study.name, regression.baseline or "", model)
@@ -255,8 +253,6 @@ def _runs_between(
     study: Study, store: Store, then: pd.DataFrame, now: pd.DataFrame
 ) -> list[tuple[str, pd.DataFrame]]:
     """Return name and records of campaigns that ended between ``then`` and ``now``, in order."""
-    from contextcliff_dagster.inference.ledger.campaigns import SENTINEL
-
     runs = []
     for folder in store.campaign_dir(EVAL_RECORDS.name, study.name, "any").parent.glob("*=*"):
         name = folder.name.partition("=")[2]

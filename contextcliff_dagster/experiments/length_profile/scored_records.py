@@ -7,23 +7,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, StoreError, conform
+from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, Example, StoreError, conform
 from contextcliff_dagster.experiments.common.code_version import experiment_version
 from contextcliff_dagster.experiments.common.measurement import EVERYTHING, write_predictions
 from contextcliff_dagster.experiments.common.records import RecordsAtOnce, scoring_rules
-from contextcliff_dagster.experiments.common.study_run import table_files
+from contextcliff_dagster.experiments.common.study_run import StudyRun, table_files
 from contextcliff_dagster.experiments.length_profile.profile_files import models_outdated
 from contextcliff_dagster.inference.execution.prediction_rows import limits_of
 from contextcliff_dagster.scoring import SCORER_VERSION
+from contextcliff_dagster.scoring.evaluate import score_rows
 from contextcliff_dagster.scoring.scorers import AUTO, BUILT_IN
 from contextcliff_dagster.store import read_table, write_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from contextcliff_dagster.contracts import Example
     from contextcliff_dagster.experiments.common.experiment import Experiment
-    from contextcliff_dagster.experiments.common.study_run import StudyRun
 
 Place = tuple[Any, ...]
 _PLACE = ("bin", "example_id", "length_tokens", "recipe_hash")
@@ -111,8 +110,6 @@ class _Scoring:
 
         Predictions with pruned outputs keep their earlier records, and nothing is written.
         """
-        from contextcliff_dagster.scoring.evaluate import score_rows
-
         source, target = self._source(path), _records_of(path)
         predicted = read_table(path, PREDICTIONS).to_pylist()
         rows = [row for row in predicted if self.belongs(row)]

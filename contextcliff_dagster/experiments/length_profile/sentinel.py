@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import LengthBin, StudyError
 from contextcliff_dagster.experiments.common.measurement import (
@@ -38,13 +37,11 @@ from contextcliff_dagster.inference.execution.measure import (
     deadline_after,
     engines_kept,
 )
+from contextcliff_dagster.inference.ledger.campaigns import SENTINEL, ensure_campaign, new_campaign
+from contextcliff_dagster.inference.telemetry import Progress
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.sections import SentinelSection
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.inference.telemetry import Progress
-
 
 LEAST_EXAMPLES = 10
 
@@ -86,11 +83,6 @@ def run_sentinel(
     from contextcliff_dagster.analysis.regression import (
         RegressionSettings,
         find_sentinel_shrink,
-    )
-    from contextcliff_dagster.inference.ledger.campaigns import (
-        SENTINEL,
-        ensure_campaign,
-        new_campaign,
     )
 
     if campaign is not None and not campaign.startswith(SENTINEL):

@@ -19,19 +19,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from contextcliff_dagster.analysis.cliff import baseline_of
+from contextcliff_dagster.analysis.design.error_rates import Calibration, Design, Plan, describe
+from contextcliff_dagster.analysis.records import AnalysisSettings, clean_records
+from contextcliff_dagster.analysis.statistics.intervals import (
+    LEAST_REPEATED,
+    intraclass_correlation,
+)
 from contextcliff_dagster.contracts import SCHEMA_VERSION, ContextCliffError, StoreError, StudyError
+from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.experiments.length_profile.profile_files import version_of
+from contextcliff_dagster.sampling.manifest import Manifest
 from contextcliff_dagster.store import PACKAGE, Store, write_json
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.study import require_length_profile
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from contextcliff_dagster.analysis.design.error_rates import Calibration, Plan
-    from contextcliff_dagster.analysis.records import AnalysisSettings
-    from contextcliff_dagster.contracts.results import Cliffs
-    from contextcliff_dagster.sampling.manifest import Manifest
 
 
 BASELINE = 0.55
@@ -83,8 +87,6 @@ class Pilot:
 
 def plain_plan(overrides: DesignOverrides) -> DesignBasis:
     """Return the simulation plan of a design without a study."""
-    from contextcliff_dagster.analysis.design.error_rates import Design, Plan
-
     given = {name: value for name, value in asdict(overrides).items() if value is not None}
     baseline = given.pop("baseline", BASELINE)
     design = Design(**{"binary": True, **given})
@@ -202,13 +204,6 @@ def pilot_of(
     records: pd.DataFrame, manifest: Manifest, settings: AnalysisSettings, campaign: str
 ) -> Pilot | None:
     """Return mean baseline and correlation of ``records`` over models; None without answers."""
-    from contextcliff_dagster.analysis.cliff import baseline_of
-    from contextcliff_dagster.analysis.records import clean_records
-    from contextcliff_dagster.analysis.statistics.intervals import (
-        LEAST_REPEATED,
-        intraclass_correlation,
-    )
-
     means, likeness, models, examples, binary = [], [], [], 0, True
     for model, rows in records.groupby("model", sort=True):
         sample = clean_records(rows, manifest.bins)
@@ -271,8 +266,6 @@ def as_result(
     basis: DesignBasis, calibration: Calibration, settings: AnalysisSettings, study: str | None
 ) -> dict[str, Any]:
     """Return the simulated design, its inputs and its results as a JSON object."""
-    from contextcliff_dagster.analysis.design.error_rates import describe
-
     return {
         "schema_version": SCHEMA_VERSION,
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -312,8 +305,6 @@ def quoted(study: Study, store: Store, manifest: Manifest, cliffs: Sequence[Clif
 def _holds(
     result: Mapping[str, Any], study: Study, manifest: Manifest, cliffs: Sequence[Cliffs]
 ) -> bool:
-    from contextcliff_dagster.analysis.design.error_rates import Design, Plan, describe
-
     design, analysis = result["design"], study.analysis
     settings = [result["versions"], result["tolerance"], result["confidence"]]
     current = [versions(), analysis.tolerance, analysis.confidence]

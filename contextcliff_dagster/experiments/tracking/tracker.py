@@ -20,16 +20,15 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.redaction import redact, secrets_of, without_secrets
-from contextcliff_dagster.reporting.report_files import for_readers
+from contextcliff_dagster.reporting.report_files import ReportFiles, for_readers
 from contextcliff_dagster.store import PACKAGE, Store, slug, write_json
+from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.study import described, leave_needed
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.experiments.common.study_run import StudyRun
-    from contextcliff_dagster.reporting.report_files import ReportFiles
-    from contextcliff_dagster.studies import Study
 
 
 _PARAMETERS = ("sampling", "bins", "prompt", "scoring", "analysis", "calls")

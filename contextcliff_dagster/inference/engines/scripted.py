@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from contextcliff_dagster.inference.engines.base import (
     Decoding,
@@ -20,11 +20,9 @@ from contextcliff_dagster.inference.engines.base import (
     stream_from,
 )
 from contextcliff_dagster.inference.models.entry import Identity
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.inference.models.models_file import ModelEntry
-    from contextcliff_dagster.inference.requests.recipe import Prompt
-    from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
+from contextcliff_dagster.inference.models.models_file import ModelEntry
+from contextcliff_dagster.inference.requests.recipe import Prompt
+from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer, open_tokenizer
 
 UNLIMITED = 1 << 32
 """Window of an entry that declares none: larger than any prompt."""
@@ -45,8 +43,6 @@ class ScriptedEngine(NoEmbeddings):
 
     async def start(self) -> None:
         """Open the tokenizer."""
-        from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
-
         self._tokenizer = open_tokenizer(self._identity["tokenizer"])
         # One thread, so that a reply's notes on a document serve the next question.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=self._entry.engine)

@@ -13,7 +13,10 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.attention import (
@@ -43,10 +46,6 @@ from contextcliff_dagster.inference.weights import (
     installed_version,
     trained_window,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 DTYPES = ("float32", "bfloat16", "float16")
 _DEFAULT_ATTENTION = "sdpa"

@@ -21,7 +21,7 @@ from concurrent.futures import wait
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from contextcliff_dagster.contracts import (
     AnswersLostError,
@@ -49,6 +49,7 @@ from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import (
     CallPlan,
+    Order,
     Outcome,
     PlannedCall,
     in_blocks,
@@ -56,9 +57,6 @@ from contextcliff_dagster.inference.requests.call_plan import (
 from contextcliff_dagster.inference.requests.recipe import stable_hash
 from contextcliff_dagster.inference.spending import Budget, priced, require_price, with_day_limit
 from contextcliff_dagster.inference.telemetry import CallCounters, Progress, RunSummary, Trace
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.inference.requests.call_plan import Order
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from contextcliff_dagster.contracts import AnswersLostError, ContextCliffError, StoreError
 from contextcliff_dagster.inference.ledger import statements
@@ -21,13 +21,10 @@ from contextcliff_dagster.inference.ledger.backend import Backend, Database
 from contextcliff_dagster.inference.ledger.owners import Answer, Spool
 from contextcliff_dagster.inference.ledger.queries import LedgerReader
 from contextcliff_dagster.inference.ledger.statements import Begun, Scope
-from contextcliff_dagster.inference.requests.call_plan import Failure, Outcome, utc_now
+from contextcliff_dagster.inference.requests.call_plan import Failure, Outcome, PlannedCall, utc_now
+from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.spending import Budget, Spend
 from contextcliff_dagster.store import DatabaseUrl, store_root
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.inference.requests.call_plan import PlannedCall
-    from contextcliff_dagster.inference.requests.recipe import Prompt
 
 __all__ = ["Begun", "Ledger", "Scope"]
 

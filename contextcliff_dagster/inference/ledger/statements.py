@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from contextcliff_dagster.inference.ledger.backend import Database
 from contextcliff_dagster.inference.ledger.schema import checksum, columns, to_row
-from contextcliff_dagster.inference.requests.call_plan import Failure, Outcome, utc_now
+from contextcliff_dagster.inference.requests.call_plan import Failure, Outcome, PlannedCall, utc_now
 from contextcliff_dagster.inference.spending import Budget, Spend
 
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.ledger.owners import Answer
-    from contextcliff_dagster.inference.requests.call_plan import PlannedCall
 
 
 _ALL_OF_A_CALL = ", ".join(

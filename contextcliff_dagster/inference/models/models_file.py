@@ -470,7 +470,7 @@ def with_entry(before: bytes | None, new: NewEntry, path: Path) -> bytes:
     import yaml
 
     if before is None:
-        return f"{_HEAD}\nmodels:\n{new.lines(2)}".encode()
+        return f"{_FILE_HEAD}\nmodels:\n{new.lines(2)}".encode()
     text = before.decode("utf-8")
     newline = "\r\n" if "\r\n" in text else "\n"
     by_hand = StudyError(

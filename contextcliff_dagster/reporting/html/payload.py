@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from contextcliff_dagster.contracts import UNSCORED_TAGS
-from contextcliff_dagster.contracts.results import to_json
+from contextcliff_dagster.contracts.results import Cliffs, to_json
+from contextcliff_dagster.contracts.results.json_form import BinMean
 from contextcliff_dagster.reporting.html.picture import (
     SCRIPT,
     attention_html,
@@ -20,6 +23,7 @@ from contextcliff_dagster.reporting.html.picture import (
 )
 from contextcliff_dagster.reporting.html.render import (
     Interactive,
+    Pictures,
     blocks_html,
     html_page,
     sections_html,
@@ -46,10 +50,6 @@ from contextcliff_dagster.reporting.wording import (
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
-
-    from contextcliff_dagster.contracts.results import Cliffs
-    from contextcliff_dagster.contracts.results.json_form import BinMean
-    from contextcliff_dagster.reporting.html.render import Pictures
 
 
 _MOST_POINTS = 9_000
@@ -166,8 +166,6 @@ def _points(
     rows: pd.DataFrame | None, scores: Iterable[str], most: int
 ) -> dict[str, list[Any]] | None:
     """Return lengths and scores of single answers, ordered by length; None without them."""
-    import numpy as np
-
     if rows is None or not {"length_tokens", "score"} <= set(rows.columns):
         return None
     rows = rows[rows["score"].notna() & (rows["length_tokens"] > 0)]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import log
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from contextcliff_dagster.contracts.results import Cliffs, Comparison
 from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.figures.attention import Panel, Point, Series, attention_panels
 from contextcliff_dagster.reporting.html.render import text
@@ -22,10 +23,6 @@ from contextcliff_dagster.reporting.wording import (
     score_name,
     tokens,
 )
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.contracts.results import Cliffs, Comparison
-
 
 LOOKS = 6
 """Number of colours, markers and line styles in ``assets``; further models reuse them shifted."""

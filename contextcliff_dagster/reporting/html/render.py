@@ -130,16 +130,12 @@ def _block(block: Block, pictures: Pictures) -> str:
         case Figure(file, alt, content):
             if (png := content or pictures.get(file.name)) is None:
                 return ""
-            image = f'<img alt="{text(alt)}" src="{data_url(png)}">'
+            url = f"data:image/png;base64,{b64encode(png).decode()}"
+            image = f'<img alt="{text(alt)}" src="{url}">'
             # On a phone it scrolls, as a table does: its words would be too small to read.
             return (
                 f'<div class="picture" role="group" tabindex="0" aria-label="Picture">{image}</div>'
             )
-
-
-def data_url(png: bytes) -> str:
-    """Return a data URL that contains ``png``."""
-    return f"data:image/png;base64,{b64encode(png).decode()}"
 
 
 def _item(item: Text | Item) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import Verdict
+from contextcliff_dagster.contracts.results import Cliffs
+from contextcliff_dagster.contracts.results.json_form import MeanScore
 from contextcliff_dagster.contracts.results.metrics import CATEGORY_WORDS
+from contextcliff_dagster.contracts.results.questions import EvidenceCurve, EvidenceGroup
 from contextcliff_dagster.reporting.sections import (
     Block,
     Bracketed,
@@ -32,11 +34,6 @@ from contextcliff_dagster.reporting.wording import (
     shown_mix,
     tokens,
 )
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.contracts.results import Cliffs
-    from contextcliff_dagster.contracts.results.json_form import MeanScore
-    from contextcliff_dagster.contracts.results.questions import EvidenceCurve, EvidenceGroup
 
 
 def question_sections(result: Cliffs) -> list[Section]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from contextcliff_dagster.contracts.results import to_json
+from contextcliff_dagster.contracts.results import Cliffs, to_json
+from contextcliff_dagster.contracts.results.cliffs import Rule
 from contextcliff_dagster.reporting.length_profile.questions import refused_tests
 from contextcliff_dagster.reporting.sections import (
     Block,
@@ -29,10 +29,6 @@ from contextcliff_dagster.reporting.wording import (
     sentence,
     tokens,
 )
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.contracts.results import Cliffs
-    from contextcliff_dagster.contracts.results.cliffs import Rule
 
 
 def unmeasured_section(results: Sequence[Cliffs], names: Sequence[str]) -> Section:

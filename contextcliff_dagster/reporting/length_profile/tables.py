@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from contextcliff_dagster.analysis.latency import (
     KINDS,
@@ -13,6 +12,7 @@ from contextcliff_dagster.analysis.latency import (
     WORTH_MS,
 )
 from contextcliff_dagster.contracts import UNSCORED_TAGS, Verdict
+from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.reporting.sections import (
     Bracketed,
     Cell,
@@ -36,9 +36,6 @@ from contextcliff_dagster.reporting.wording import (
     tokens,
     window_share,
 )
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.contracts.results import Cliffs
 
 _ALIKE = 0.01
 """Relative spread of the bins' medians up to which one number replaces the table."""

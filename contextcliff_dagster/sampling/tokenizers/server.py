@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
@@ -33,13 +33,6 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.retry import QUESTIONS, TransientError, retry_after_s, retry_blocking
 from contextcliff_dagster.store import store_root
-
-if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
-    pass
-
 
 _PROSE = (
     "The lighthouse keeper's log for 3 March 1887 records 14,250 waves, two brigs and no wind. ",

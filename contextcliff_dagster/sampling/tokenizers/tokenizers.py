@@ -8,7 +8,7 @@ any count differs, the reference library continues, and `CheckedCounter.counted_
 
 tiktoken downloads an encoding's rank file on first use and then caches it. The package
 ``bpe-openai`` contains the two current ones; they are taken from there, so that a machine without
-network access gets the same counts. If it is missing, tiktoken fetches the file itself.
+network access gets the same counts.
 
 Counts equal the reference library's (``tiktoken``; Hugging Face ``tokenizers``). The reference
 library makes the first counts; ``fastokens`` makes all others, five to sixty times faster
@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import importlib.util
 import os
 import re
 import tempfile
@@ -228,14 +227,13 @@ class KnownTokenizer:
 
 def known_tokenizers() -> list[KnownTokenizer]:
     """Return the tokenizers known on this machine, and the patterns of other names."""
-    carried = carried_encodings()
     return [
         KnownTokenizer("reference", "tokens of the reference models"),
         *(
             KnownTokenizer(
                 f"tiktoken:{name}",
                 _MODELS.get(name, "tokens of this encoding of tiktoken"),
-                "" if name in carried else "the network at its first use, or tiktoken's cache",
+                "" if name in CARRIED else "the network at its first use, or tiktoken's cache",
             )
             for name in encoding_names()
         ),
@@ -332,27 +330,28 @@ RANKS_SHA256 = {
 """The encodings that `bpe-openai` contains, with the SHA-256 that tiktoken pins for each."""
 SAME_RANKS = {"o200k_harmony": "o200k_base"}
 """Encodings that differ from another only in special tokens, which plain text never yields."""
+CARRIED = {*RANKS_SHA256, *SAME_RANKS}
+"""Encodings whose vocabulary needs no network."""
 
 
 def rank_file(encoding: str) -> bytes:
     """Return the rank file of an encoding in ``RANKS_SHA256``, verified by its hash.
 
     Raises:
-        StudyError: it is neither installed, cached nor reachable, or it is damaged.
+        StudyError: it is damaged.
     """
-    if (packed := _packed(encoding)) is None:
-        content = _cached_or_fetched(encoding)
-    else:
-        try:
-            content = gzip.decompress(packed.read_bytes())
-        except (OSError, EOFError) as error:
-            raise StudyError(
-                f"The vocabulary {packed} is damaged ({error}); install bpe-openai again."
-            ) from error
+    file = f"bpe_openai/data/{encoding}.tiktoken.gz"
+    packed = Path(str(metadata.distribution("bpe-openai").locate_file(file)))
+    try:
+        content = gzip.decompress(packed.read_bytes())
+    except (OSError, EOFError) as error:
+        raise StudyError(
+            f"The vocabulary {packed} is damaged ({error}); install bpe-openai again."
+        ) from error
     if hashlib.sha256(content).hexdigest() != RANKS_SHA256[encoding]:
         raise StudyError(
             f"The vocabulary of tiktoken's {encoding!r} on this machine is damaged; install "
-            "bpe-openai again or clear TIKTOKEN_CACHE_DIR."
+            "bpe-openai again."
         )
     return content
 
@@ -364,12 +363,6 @@ def encoding_names() -> list[str]:
     return tiktoken.list_encoding_names()
 
 
-def carried_encodings() -> set[str]:
-    """Return the encodings whose vocabulary is available here without network access."""
-    carried = {name for name in RANKS_SHA256 if _packed(name) is not None}
-    return carried | {name for name, ranks in SAME_RANKS.items() if ranks in carried}
-
-
 def tiktoken_encoding(name: str) -> tiktoken.Encoding:
     """Return tiktoken's own encoding.
 
@@ -379,40 +372,23 @@ def tiktoken_encoding(name: str) -> tiktoken.Encoding:
     """
     import tiktoken
 
-    if name in RANKS_SHA256 or name in SAME_RANKS:
+    if name in CARRIED:
         return _from_rank_file(name)
     if name not in encoding_names():
         raise LookupError(name)
     try:
         return tiktoken.get_encoding(name)
     except Exception as error:  # requests, OSError, a hash mismatch: there is no vocabulary
-        raise _not_to_be_had(name, error) from error
+        raise StudyError(
+            f"The vocabulary of tiktoken's {name!r} is not on this machine and cannot be fetched "
+            f"({type(error).__name__}); connect once, or use {' or '.join(RANKS_SHA256)}, which "
+            "need no network."
+        ) from error
 
 
 def forget_encoding() -> None:
     """Free the encoding read last, which takes 30 to 55 MB and half a CPU second to reread."""
     _from_rank_file.cache_clear()
-
-
-def _packed(encoding: str) -> Path | None:
-    """Return the path of bpe-openai's rank file; None if the package is not installed."""
-    spec = importlib.util.find_spec("bpe_openai")
-    for folder in (spec and spec.submodule_search_locations) or ():
-        packed = Path(folder) / "data" / f"{encoding}.tiktoken.gz"
-        if packed.is_file():
-            return packed
-    return None
-
-
-def _cached_or_fetched(encoding: str) -> bytes:
-    import tiktoken.load
-
-    try:
-        # Address and pinned hash are tiktoken's; the raw file is needed before it is parsed.
-        parameters = _constructed(encoding, tiktoken.load.read_file_cached)
-        return bytes(parameters["mergeable_ranks"])
-    except Exception as error:  # requests, OSError, a hash mismatch: there is no vocabulary
-        raise _not_to_be_had(encoding, error) from error
 
 
 @lru_cache(maxsize=1)
@@ -435,18 +411,6 @@ def _constructed(encoding: str, load: Callable[..., Any]) -> dict[str, Any]:
         return dict(public.ENCODING_CONSTRUCTORS[encoding]())
     finally:
         public.load_tiktoken_bpe = original
-
-
-def _not_to_be_had(encoding: str, error: Exception) -> StudyError:
-    without = (
-        "install bpe-openai, which carries it"
-        if encoding in RANKS_SHA256
-        else f"use {' or '.join(RANKS_SHA256)}, which need no network"
-    )
-    return StudyError(
-        f"The vocabulary of tiktoken's {encoding!r} is not on this machine and cannot be "
-        f"fetched ({type(error).__name__}); connect once, or {without}."
-    )
 
 
 LARGEST_FILE = 256 << 20
@@ -505,7 +469,7 @@ def hub_file(name: str) -> Path:
 def _refusal(error: Exception, endpoint: str) -> str:
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
-    host = _host(endpoint)
+    host = urlsplit(endpoint).netloc.rpartition("@")[2] or "the hub"  # without user and password
     if isinstance(error, GatedRepoError):
         return f"{host} gives it to some accounts only, and HF_TOKEN belongs to none of them"
     if isinstance(error, RepositoryNotFoundError):
@@ -518,11 +482,6 @@ def _refusal(error: Exception, endpoint: str) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"the cache of the hub cannot be written ({error.strerror}; HF_HOME)"
     return f"{host} cannot be reached ({type(error).__name__})"
-
-
-def _host(endpoint: str) -> str:
-    """Return the endpoint's address without user and password."""
-    return urlsplit(endpoint).netloc.rpartition("@")[2] or "the hub"
 
 
 _BATCH_CHARACTERS = 1 << 19
@@ -624,13 +583,8 @@ class TokenizerJson(CheckedCounter):
             loads(text)["model"]
         except (ValueError, TypeError, KeyError) as error:
             raise self._error("is not a Hugging Face tokenizer.json.") from error
-        try:
-            import tokenizers
-        except ImportError as error:
-            raise StudyError(
-                f"Tokenizer {self.name!r} ({self._path}) is of a kind that needs the package "
-                "'tokenizers'; install it with: pip install tokenizers"
-            ) from error
+        import tokenizers
+
         try:
             tokenizer = _untruncated(tokenizers.Tokenizer.from_str(text))
         except Exception as error:  # tokenizers raises bare Exception

@@ -11,11 +11,13 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from contextcliff_dagster.contracts import ScoreFileError
+from contextcliff_dagster.contracts.arrays import Floats
 from contextcliff_dagster.score_files.columns import BOM, opened
 from contextcliff_dagster.score_files.logs import (
     babilong,
@@ -42,12 +44,8 @@ from contextcliff_dagster.scoring.containment import (
     Haystack,
     copied_share,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from contextcliff_dagster.contracts.arrays import Floats
-
+from contextcliff_dagster.scoring.parse import ParsedAnswer, parse_answer
+from contextcliff_dagster.scoring.scorers import RULE, scorer_of
 
 _NO_LENGTH = "without a length"
 _NO_SCORE = "without a score"
@@ -69,8 +67,6 @@ def collect(log: Log, options: LogOptions) -> ScoreRecords:
         ScoreFileError: the log cannot be read, has several scores and none is chosen, or holds
             nothing usable.
     """
-    import pandas as pd
-
     lengths = Lengths(options)
     copied: list[tuple[str, bool]] = []
     table, scores = _tables(log, options, lengths, copied)
@@ -120,8 +116,6 @@ def _tables(
 
     ``copied`` receives the first rows' accepted answers and whether their texts contain them.
     """
-    import pandas as pd
-
     objects: list[list[Any]] = [[] for _ in _OBJECTS]
     numbers = [array("d") for _ in _NUMBERS]  # a third of the memory that lists of floats take
     scores: dict[str, array[float]] = {}
@@ -166,8 +160,6 @@ def _scored_here(
     is_needed = options.own_score is not None or not answer.scores
     if not is_needed or answer.output is None or not answer.accepted or answer.error:
         return (np.nan,) * 3
-    from contextcliff_dagster.scoring.parse import ParsedAnswer, parse_answer
-    from contextcliff_dagster.scoring.scorers import RULE, scorer_of
 
     # A published rule applies to the text in the log, with its labels and reasoning.
     parsed = (
@@ -222,8 +214,6 @@ def _of_scale(log: Log, name: str, values: Floats, scale: float) -> Floats:
 
 
 def _frame(log: Log, used: pd.DataFrame, score: Floats) -> pd.DataFrame:
-    import pandas as pd
-
     frame = pd.DataFrame({"length_tokens": used["length"], "score": score})
     if used["failure"].notna().any():
         frame["failure"] = used["failure"]

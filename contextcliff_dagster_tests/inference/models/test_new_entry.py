@@ -51,6 +51,12 @@ def _files(draw: st.DrawFn) -> str:
     return newline.join(lines) + draw(st.sampled_from(ends))
 
 
+def test_a_new_file_says_whose_it_is() -> None:
+    text = with_entry(None, NEW, Path("models.yaml")).decode()
+    assert text.startswith("# Your models; every key is explained in docs/models.md.")
+    assert yaml.safe_load(text) == {"models": {"new": FIELDS}}
+
+
 @given(_files())
 def test_every_line_stays_where_it_is_and_the_entry_is_one_block(text: str) -> None:
     after = with_entry(text.encode(), NEW, Path("models.yaml")).decode()

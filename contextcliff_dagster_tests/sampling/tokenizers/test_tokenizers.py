@@ -133,30 +133,6 @@ def test_a_damaged_vocabulary_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         rank_file("cl100k_base")
 
 
-def test_without_the_carried_file_tiktoken_fetches_its_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    content = rank_file("cl100k_base")
-    asked: list[str] = []
-
-    def read(address: str, expected_hash: str | None = None) -> bytes:
-        asked.append(f"{address} {expected_hash}")
-        return content
-
-    monkeypatch.setattr(tokenizers, "_packed", lambda encoding: None)
-    monkeypatch.setattr("tiktoken.load.read_file_cached", read)
-    assert rank_file("cl100k_base") == content
-    assert len(asked) == 1
-    assert asked[0].endswith(f"cl100k_base.tiktoken {RANKS_SHA256['cl100k_base']}")
-
-    def unreachable(address: str, expected_hash: str | None = None) -> bytes:
-        raise OSError("no network")
-
-    monkeypatch.setattr("tiktoken.load.read_file_cached", unreachable)
-    with pytest.raises(StudyError, match="connect once, or install bpe-openai"):
-        rank_file("cl100k_base")
-
-
 def test_counting_needs_neither_network_nor_cache(tmp_path: Path) -> None:
     program = (
         "import socket\n"

@@ -10,6 +10,9 @@ from functools import cache
 from itertools import repeat
 from typing import Any
 
+import pypdfium2
+import pypdfium2.raw as pdfium
+
 from contextcliff_dagster.corpora.extraction.file_type import UNKNOWN_GLYPHS, Limits, RefusedError
 from contextcliff_dagster.corpora.extraction.formats.html import text_of
 
@@ -41,8 +44,6 @@ def annotation_texts(page: Any, form: Any, counts: Counter[str]) -> list[str]:
 
 
 def _annotations(page: Any) -> Iterator[Any]:
-    import pypdfium2.raw as pdfium
-
     for number in range(pdfium.FPDFPage_GetAnnotCount(page.raw)):
         if annotation := pdfium.FPDFPage_GetAnnot(page.raw, number):
             try:
@@ -54,8 +55,6 @@ def _annotations(page: Any) -> Iterator[Any]:
 
 def _read(annotation: Any, form: Any) -> tuple[str, str]:
     """Return an annotation's kind and text; if it only draws text, any non-blank text."""
-    import pypdfium2.raw as pdfium
-
     kind = pdfium.FPDFAnnot_GetSubtype(annotation)
     if kind == pdfium.FPDF_ANNOT_WIDGET:
         if value := _field_value(annotation, form).strip():
@@ -74,8 +73,6 @@ def _read(annotation: Any, form: Any) -> tuple[str, str]:
 
 def _field_value(annotation: Any, form: Any) -> str:
     """Return a form field's text value; "" for buttons, signatures and passwords."""
-    import pypdfium2.raw as pdfium
-
     unknown_type = pdfium.FPDF_FORMFIELD_UNKNOWN
     kind = unknown_type if form is None else pdfium.FPDFAnnot_GetFormFieldType(form.raw, annotation)
     if kind in (-1, unknown_type):  # a field that the document's form does not list
@@ -92,8 +89,6 @@ def _field_value(annotation: Any, form: Any) -> str:
 
 
 def _is_password(annotation: Any, form: Any) -> bool:
-    import pypdfium2.raw as pdfium
-
     flags = 0 if form is None else pdfium.FPDFAnnot_GetFormFieldFlags(form.raw, annotation)
     field_flags = ctypes.c_float()
     pdfium.FPDFAnnot_GetNumberValue(annotation, b"Ff", field_flags)
@@ -102,8 +97,6 @@ def _is_password(annotation: Any, form: Any) -> bool:
 
 def _draws_text(annotation: Any, form: Any) -> bool:
     """Return whether the annotation's appearance contains text other than a password's."""
-    import pypdfium2.raw as pdfium
-
     drawn = (
         pdfium.FPDFAnnot_GetObject(annotation, number)
         for number in range(pdfium.FPDFAnnot_GetObjectCount(annotation))
@@ -112,8 +105,6 @@ def _draws_text(annotation: Any, form: Any) -> bool:
 
 
 def _has_text(drawn: Any) -> bool:
-    import pypdfium2.raw as pdfium
-
     kind = pdfium.FPDFPageObj_GetType(drawn)
     if kind != pdfium.FPDF_PAGEOBJ_FORM:
         return bool(kind == pdfium.FPDF_PAGEOBJ_TEXT)
@@ -122,15 +113,11 @@ def _has_text(drawn: Any) -> bool:
 
 
 def _string(annotation: Any, key: bytes) -> str:
-    import pypdfium2.raw as pdfium
-
     return _text(lambda *to: pdfium.FPDFAnnot_GetStringValue(annotation, key, *to))
 
 
 def _text(fill: Callable[..., int]) -> str:
     """Return the text that ``fill(buffer, size)`` writes, as NUL-terminated UTF-16."""
-    import pypdfium2.raw as pdfium
-
     size = fill(None, 0)
     if size <= 2:
         return ""
@@ -161,8 +148,6 @@ def read(data: bytes, limits: Limits, notes: list[str]) -> str:
         RefusedError: it is encrypted, cut off, broken, has pages but no text, or more than a tenth
             of its glyphs are no known characters.
     """
-    import pypdfium2
-
     if b"%%EOF" not in data.rstrip(b"\0\r\n\t ")[-_END_MARK_WITHIN:]:
         # PDFium would repair it and silently give fewer pages.
         raise RefusedError("is cut off: the end mark of a PDF is missing")
@@ -203,8 +188,6 @@ def read(data: bytes, limits: Limits, notes: list[str]) -> str:
 
 def _open_forms(document: Any, notes: list[str]) -> None:
     """Make PDFium fill a form's fields with their values; call this before opening any page."""
-    import pypdfium2.raw as pdfium
-
     kind = document.get_formtype()
     if kind == pdfium.FORMTYPE_XFA_FULL:
         notes.append("holds an XFA form, which is not read")
@@ -214,8 +197,6 @@ def _open_forms(document: Any, notes: list[str]) -> None:
 
 def _page_text(document: Any, number: int, counts: Counter[str]) -> str:
     """Return the page's text; add its glyphs and the texts read or left out to ``counts``."""
-    import pypdfium2
-
     try:
         page = document[number]
         words = page.get_textpage()
@@ -265,8 +246,6 @@ def _map_error() -> Any:
 
 def _marked(words: Any, text: str, errors: list[int]) -> str:
     """Return the page's ``text`` with U+FFFD in place of each glyph without a known character."""
-    import pypdfium2.raw as pdfium
-
     characters = [pdfium.FPDFText_GetUnicode(words.raw, place) for place in range(len(errors))]
     if 1 not in errors and 0 not in characters:
         return text

@@ -159,14 +159,11 @@ def _weights(entry: ModelEntry) -> _Weights | None:
         shape = config_shape(config)
         hidden, inner = config.get("hidden_size"), config.get("intermediate_size")
         dtype = str(config.get("dtype") or config.get("torch_dtype") or "float32")
-        stored = _stored_bytes(path) * number_bytes // _SIZES.get(dtype, number_bytes)
+        in_file = sum(file.stat().st_size for file in path.glob("*.safetensors"))
+        stored = in_file * number_bytes // _SIZES.get(dtype, number_bytes)
     if shape is None or not isinstance(hidden, int) or not isinstance(inner, int):
         return None
     return _Weights(shape, stored, hidden, inner, number_bytes)
-
-
-def _stored_bytes(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.glob("*.safetensors"))
 
 
 KEPT_BYTES = 1 << 30

@@ -218,7 +218,7 @@ class Worker:
             positions = torch.arange(place, place + len(feed), device=self.model.device)
             with torch.inference_mode():
                 out = self.model(
-                    self._tensor(feed),
+                    torch.tensor([feed], device=self.model.device),
                     past_key_values=cache,
                     position_ids=positions.unsqueeze(0),
                     use_cache=True,
@@ -244,9 +244,6 @@ class Worker:
                 return int(peak[1]) * 1024
         unit = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-    def _tensor(self, ids: list[int]) -> torch.Tensor:
-        return torch.tensor([ids], device=self.model.device)
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from contextcliff_dagster.contracts import EngineError
@@ -48,9 +48,7 @@ from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import MARK, Prompt
 from contextcliff_dagster.redaction import hide, public_url, redact, url_secrets
 from contextcliff_dagster.retry import QUESTIONS, retry
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
+from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer, open_tokenizer
 
 START_SECONDS = 15.0
 LAST_SECONDS = 30.0
@@ -126,8 +124,6 @@ class OpenAIEngine:
                 "only one of them; remove the other from models.yaml."
             )
         if entry.tokenizer and not self._own:
-            from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
-
             self._tokenizer = open_tokenizer(entry.tokenizer)
         self._endpoint = Endpoint(
             self._base_url,

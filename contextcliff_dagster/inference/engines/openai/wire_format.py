@@ -9,6 +9,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
+import numpy as np
+import orjson
+
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import (
     UNKNOWN_FINISH,
@@ -77,8 +80,6 @@ KNOW_MIN_P = frozenset(_ALL_TOKENS)
 
 def encoded(prompt: Prompt, body: Callable[[Prompt], Any]) -> list[bytes]:
     """Return the JSON of ``body(prompt)`` in pieces, with the document as one piece if possible."""
-    import orjson
-
     if prompt.document and prompt.outline:
         with suppress(ValueError):  # the question itself contains the mark
             return prompt.document.within(orjson.dumps(body(prompt.outline)))
@@ -123,8 +124,6 @@ def read_json(data: bytes) -> Any:
     Raises:
         json.JSONDecodeError: the data are not JSON.
     """
-    import orjson
-
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
@@ -204,8 +203,6 @@ def _first_choice(choices: list[Any]) -> dict[str, Any] | None:
 
 def _substitute(piece: dict[str, Any]) -> tuple[str, str] | None:
     """Return a substitute for an answer: a refusal, or tool calls as JSON."""
-    import orjson
-
     if isinstance(refusal := piece.get("refusal"), str) and refusal:
         return "refusal", refusal
     if calls := piece.get("tool_calls") or piece.get("function_call"):
@@ -236,8 +233,6 @@ def read_error(chunk: dict[str, Any]) -> Any:
 
 def read_embeddings(answer: dict[str, Any], texts: int) -> Embeddings | None:
     """Return the vectors in an /embeddings answer; None unless each text has one."""
-    import numpy as np
-
     data = answer.get("data")
     if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
         return None
