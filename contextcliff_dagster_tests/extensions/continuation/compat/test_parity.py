@@ -33,6 +33,7 @@ from contextcliff_dagster.extensions.continuation.compat.statistics import (
     iqr_outliers,
     mann_whitney,
     rank_biserial,
+    round_outliers,
     selected_rounds,
     spearman,
     trend_analysis,
@@ -137,14 +138,12 @@ def figures_of_helpers(sample: dict[str, Any]) -> tuple[Any, Any]:
 def figures_of_unit_cases(sample: dict[str, Any]) -> tuple[Any, Any]:
     cases = sample["statistics"]["unit_cases"]
     iqr, tests = cases["detect_outliers_iqr"], cases["mann_whitney_and_rank_biserial"]
-    corrections = [
-        one for one in cases["multiple_comparison_correction_alpha_0.05"] if one["method"] == "holm"
-    ]
-    p_values = [adjusted(one["p_values"]) for one in corrections]
+    corrections = cases["multiple_comparison_correction_alpha_0.05"]
+    p_values = [adjusted(one["p_values"], one["method"]) for one in corrections]
     four = ("vocab_diversity", "cloze_score", "adjacent_coherence", "bigram_repetition")
     composite = cases["composite_score"]
     ours = {
-        "iqr": [iqr_outliers(one["values"]) for one in iqr],
+        "iqr": [list(iqr_outliers(one["values"], one["multiplier"])) for one in iqr],
         "composite": [composite_score(*(one[key] for key in four)) for one in composite],
         "adjusted": [[[p < 0.05 for p in row], row] for row in p_values],
         "spearman": [spearman(one["x"], one["y"]) for one in cases["spearman"]],
@@ -153,7 +152,7 @@ def figures_of_unit_cases(sample: dict[str, Any]) -> tuple[Any, Any]:
         "bootstrap": [bootstrap_mean(one["data"]) for one in cases["bootstrap_mean_95"]],
     }
     theirs = {
-        "iqr": [one["outlier_indices"] for one in iqr],
+        "iqr": [[one["outlier_indices"], one["stats"]] for one in iqr],
         "composite": [one["composite"] for one in composite],
         "adjusted": [one["result"] for one in corrections],
         "spearman": [one["result"] for one in cases["spearman"]],
@@ -173,15 +172,16 @@ def figures_of_datasets(sample: dict[str, Any]) -> tuple[Any, Any]:
             "comprehensive": degradation_statistics(rounds),
             "averaged": means,
             "outliers": {
-                size: {"indices_selected_for_replacement": selected_rounds(some)}
+                size: {
+                    "analysis": round_outliers(some),
+                    "indices_selected_for_replacement": selected_rounds(some),
+                }
                 for size, some in rounds.items()
             },
             "trend_analysis": trend_analysis(means),
         }
         ours[one["name"]] = {key: value for key, value in found.items() if key in one}
         theirs[one["name"]] = {key: value for key, value in one.items() if key in found}
-        for outliers in theirs[one["name"]].get("outliers", {}).values():
-            outliers.pop("analysis", None)
     return ours, theirs
 
 

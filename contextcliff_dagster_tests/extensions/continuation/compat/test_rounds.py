@@ -65,23 +65,26 @@ def test_a_loop_among_like_rounds_is_replaced() -> None:
 
 
 @given(P_VALUES)
-def test_an_adjusted_p_is_no_smaller_than_p_and_no_larger_than_bonferronis(
-    p_values: list[float],
-) -> None:
-    for p, holm in zip(p_values, adjusted(p_values), strict=True):
-        assert p - 1e-12 <= holm <= min(p * len(p_values), 1) + 1e-12
+def test_corrections_are_ordered(p_values: list[float]) -> None:
+    holm, bonferroni, rate = (adjusted(p_values, m) for m in ("holm", "bonferroni", "fdr_bh"))
+    for p, mild, middle, strict in zip(p_values, rate, holm, bonferroni, strict=True):
+        assert p - 1e-12 <= mild <= middle + 1e-12 <= strict + 2e-12 <= 1 + 3e-12
 
 
 @given(P_VALUES)
 def test_a_rejected_hypothesis_has_a_small_adjusted_p(p_values: list[float]) -> None:
-    for p, is_rejected in zip(adjusted(p_values), rejected(p_values), strict=True):
-        assert is_rejected == (p <= 0.05) or p == pytest.approx(0.05)
+    for method in ("holm", "bonferroni", "fdr_bh"):
+        for p, is_rejected in zip(
+            adjusted(p_values, method), rejected(p_values, method), strict=True
+        ):
+            assert is_rejected == (p <= 0.05) or p == pytest.approx(0.05)
 
 
 def test_what_lies_exactly_at_a_limit_is_as_in_the_reference() -> None:
-    assert rejected([0.025, 0.05]) == [True] * 2
-    assert rejected([0.025, 0.9]) == [True, False]
-    assert rejected([]) == []
+    assert rejected([0.01, 0.02, 0.03, 0.04, 0.05], "fdr_bh") == [True] * 5
+    assert rejected([0.025, 0.05], "holm") == [True] * 2
+    assert rejected([0.025, 0.9], "bonferroni") == [True, False]
+    assert rejected([], "fdr_bh") == []
     assert np.isnan(spearman([1, 2, 3], [7, 7, 7])).all()
     assert spearman([1, 2], [7, 7]) == (0.0, 1.0)
     assert [trimmed(blank) for blank in ("", "  ", "\n\t ")] == ["", "  ", "\n\t "]
