@@ -175,7 +175,7 @@ def _reader_left() -> int:
 def _interrupted(resume: str, error: BaseException) -> int:
     # click turns KeyboardInterrupt into Abort and keeps ours as its cause.
     kept = next((str(c) for c in _chain(error) if isinstance(c, Interrupted)), "")
-    say(f"Interrupted: {kept or 'every finished call is kept'}; go on with `{resume}`.")
+    say(f"Interrupted: {kept or 'what is finished is kept'}; go on with `{resume}`.")
     return INTERRUPTED
 
 

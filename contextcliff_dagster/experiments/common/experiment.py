@@ -188,6 +188,10 @@ class Experiment(ABC):
         """Return the number of examples in a fully measured cell."""
         return study.sampling.samples_per_bin
 
+    def before_first_call(self, run: StudyRun) -> Sequence[str]:
+        """Return sentences on work that a study waits for before its first call, and its cost."""
+        return ()
+
     def not_asked(self, entry: ModelEntry) -> str | None:
         """Return why a model is not asked, as a clause for people; None if it is asked."""
         return None

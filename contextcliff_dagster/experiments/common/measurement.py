@@ -97,7 +97,9 @@ def estimate_cost(run: StudyRun, experiments: Sequence[Experiment]) -> CostEstim
             )
             plans.append((name, _call_plan(run, experiment, source, cells, n)))
             skipped |= {(name, entry.name) for entry in entries if experiment.not_asked(entry)}
-    return estimate(plans, entries, run.ledger, skipped)
+    made = estimate(plans, entries, run.ledger, skipped)
+    first = [sentence for each in experiments for sentence in each.before_first_call(run)]
+    return replace(made, notes=(*made.notes, *first))
 
 
 def measure_cells(

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from contextcliff_dagster.contracts import StudyError, install_command
 from contextcliff_dagster.extensions.visibility.landscape import normalised_regret, sobol_configs
 from contextcliff_dagster.extensions.visibility.tasks.task import (
     Choice,
@@ -35,20 +34,11 @@ _RANDOM_FIRST = 4
 
 
 class TPESearch:
-    """A TPE search over all parameters jointly, which learns from every trial including the start.
-
-    Raises:
-        StudyError: optuna is not installed.
-    """
+    """A TPE search over all parameters jointly; it learns from every trial, the start included."""
 
     def __init__(self, space: Space, seed: int, *, higher_is_better: bool) -> None:
-        try:
-            import optuna
-        except ImportError as error:
-            raise StudyError(
-                "The baseline TPE is optuna's, which is not installed: "
-                f"{install_command('visibility')}."
-            ) from error
+        import optuna
+
         self._space = space
         self._distributions = _distributions(space)
         with warnings.catch_warnings():

@@ -7,14 +7,12 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextcliff_dagster.cli.display.output import duration, print_either, print_json
-from contextcliff_dagster.cli.errors import say
+from contextcliff_dagster.cli.display.output import print_either, print_json
 from contextcliff_dagster.cli.measuring.made_study import (
     RunOptions,
     check_budget,
@@ -47,7 +45,6 @@ from contextcliff_dagster.reporting.wording import count
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.extensions.visibility.kept_landscapes import Work
     from contextcliff_dagster.extensions.visibility.runs.traces import Trace
     from contextcliff_dagster.extensions.visibility.section import PlannedRun
     from contextcliff_dagster.inference.models.models_file import ModelEntry
@@ -243,33 +240,33 @@ def command_of(run: PlannedRun, section: VisibilitySection, model: str) -> str:
     return shlex.join(["contextcliff", "visibility", "run", *words])
 
 
-def print_plan(study: Study, options: RunOptions, *, is_grid: bool) -> None:
-    """Print the runs as commands, their calls, landscapes, and the seeds that a grid replaces.
+def print_plan(study: Study, options: RunOptions) -> None:
+    """Print a grid's runs as commands, its calls, its landscapes and the seeds that it skips.
 
     Raises:
         ContextCliffError: the study cannot be measured.
     """
     from contextcliff_dagster.cli.commands.profile import say_notes
     from contextcliff_dagster.cli.display.samples import print_prepared
+    from contextcliff_dagster.extensions.visibility.kept_landscapes import landscapes_left
     from contextcliff_dagster.run.study import prepare_study
 
-    store, asked = Store.default(), section_of(study)
-    work = landscapes_left(asked, store)
-    if is_grid:
-        study = with_headroom(study, work, writes=False)
+    store = Store.default()
+    work = landscapes_left(study, store)
+    study = study if work else with_headroom(study, writes=False)
     section = section_of(study)
     prepared = prepare_study(study, campaign=options.campaign, keep=False, store=store)
     say_notes(prepared)
     commands = [command_of(run, section, m) for m in study.models for run in runs_of(section)]
-    skipped = section.skipped_seeds
+    skipped, seeds = list(section.skipped_seeds), list(section.seed_numbers)
     if options.as_json:
         print_json(
             {
                 "study": study.name,
                 "estimate": prepared.estimate.to_dict(),
                 "landscapes": [asdict(part) for part in work],
-                "skipped_seeds": list(skipped),
-                "seeds": list(section.seed_numbers),
+                "skipped_seeds": skipped,
+                "seeds": seeds,
                 "commands": commands,
             }
         )
@@ -278,52 +275,20 @@ def print_plan(study: Study, options: RunOptions, *, is_grid: bool) -> None:
         click.echo(command)
     click.echo()
     print_prepared(prepared, store, as_json=False)
-    for part in work:
-        click.echo(landscape_sentence(part, section))
-    if work and is_grid:
-        click.echo("Seeds without headroom are replaced after that.")
+    if work:
+        click.echo("Seeds without headroom are skipped once the landscapes exist.")
     if skipped:
-        lost, now = sorted({*asked.seed_numbers} & {*skipped}), section.seed_numbers
         click.echo(
-            f"Replaced seeds: {', '.join(map(str, lost))}, as nothing could be gained on their "
-            f"splits; the seeds are {', '.join(map(str, now))}."
+            f"Skipped seeds: {', '.join(map(str, skipped))}; nothing could be gained on their "
+            f"splits. The seeds are {', '.join(map(str, seeds))}."
         )
 
 
-def landscapes_left(section: VisibilitySection, store: Store) -> list[Work]:
-    """Return the landscapes that the first call has to wait for; writes nothing.
-
-    Raises:
-        StudyError, DataError, StoreError: see `kept_landscapes.grounds_of`.
-    """
-    from contextcliff_dagster.extensions.visibility.kept_landscapes import work_left
-
-    names = () if section.is_single else section.benchmarks
-    return [work for name in names if (work := work_left(name, store, section)).rows]
-
-
-def landscape_sentence(work: Work, section: VisibilitySection) -> str:
-    """Return the sentence that names a missing landscape and what it costs."""
-    coarser = "" if section.landscape == "coarse" else " (--landscape coarse: 256)"
-    return (
-        f"Landscape of {work.benchmark}, before the first call: {work.rows:,} of "
-        f"{count(work.of, 'training')}, about {duration(work.cpu_seconds)} of CPU time{coarser}."
-    )
-
-
-def completed(study: Study, *, is_grid: bool) -> Study:
-    """Say what tabulating the missing landscapes takes; in a grid, do so and replace seeds."""
-    work = landscapes_left(section_of(study), Store.default())
-    for part in work:
-        say(f"{landscape_sentence(part, section_of(study))} Each training is kept.")
-    return with_headroom(study, work, writes=True) if is_grid else study
-
-
-def with_headroom(study: Study, work: Sequence[Work], *, writes: bool) -> Study:
+def with_headroom(study: Study, *, writes: bool = True) -> Study:
     """Return a grid with other seeds for those on whose splits nothing can be gained.
 
-    A grid that has begun keeps its seeds. If it ``writes``, tabulates the missing landscapes, of
-    which ``work`` is left; else keeps all seeds if one is missing.
+    A grid that has begun keeps its seeds, and a single run keeps its own. Missing landscapes are
+    tabulated; ``writes``: whether trainings are kept.
 
     Raises:
         StudyError, DataError, StoreError: see `kept_landscapes.grounds_of`.
@@ -333,7 +298,7 @@ def with_headroom(study: Study, work: Sequence[Work], *, writes: bool) -> Study:
     from contextcliff_dagster.studies import known_study
 
     store, section = Store.default(), section_of(study)
-    if section.is_single or (work and not writes) or known_study(study.name) is not None:
+    if len(runs_of(section)) == 1 or known_study(study.name) is not None:
         return study
     grounds = {name: ground_named(name, store, section) for name in section.benchmarks}
     return _skipping(study, seeds_to_skip(section, Benches(store, grounds, writes)))
@@ -552,12 +517,8 @@ def run(
     study = made_study(
         {**keys, "benchmarks": benchmarks, "seeds": 1}, models or (DEFAULT_MODEL,), "run", run_id
     )
-    if options.dry_run and not section_of(study).is_single:
-        print_plan(study, options, is_grid=False)
-        return
     # Here --verbose means the steps of the run, not Dagster's log.
-    quiet = replace(options, verbose=False)
-    profiled = run_made_study(study, quiet, complete=partial(completed, is_grid=False))
+    profiled = run_made_study(study, replace(options, verbose=False))
     if profiled is None:
         return
 
@@ -634,15 +595,14 @@ def grid(
     check_budget()
     study = made_study(section_keys, models or (DEFAULT_MODEL,), "grid")
     if options.dry_run:
-        print_plan(study, options, is_grid=True)
+        print_plan(study, options)
         return
-    complete = partial(completed, is_grid=True)
     if traces is None:
-        measure_made_study(study, options, complete=complete)
+        measure_made_study(study, options, complete=with_headroom)
         return
     from contextcliff_dagster.cli.commands.report import print_profiled
 
-    profiled = run_made_study(study, options, complete=complete)
+    profiled = run_made_study(study, options, complete=with_headroom)
     assert profiled is not None
     for trace in _traces(profiled):
         trace.write(traces)

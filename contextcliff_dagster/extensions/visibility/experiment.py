@@ -92,6 +92,11 @@ class Visibility(Experiment):
             return super().expected_sources(run)
         return sources_of(run.study, Benches(run.store, {}))
 
+    def before_first_call(self, run: StudyRun) -> Sequence[str]:
+        from contextcliff_dagster.extensions.visibility.kept_landscapes import landscapes_left
+
+        return [work.sentence for work in landscapes_left(run.study, run.store)]
+
     def score(self, run: StudyRun, source: Source, rows: Rows) -> Rows:
         from contextcliff_dagster.extensions.visibility.runs.traces import score_rows
 

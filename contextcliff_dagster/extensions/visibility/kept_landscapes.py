@@ -173,8 +173,33 @@ class Work:
     of: int
     cpu_seconds: float
 
+    @property
+    def sentence(self) -> str:
+        """Return a sentence that says what the first call waits for."""
+        from contextcliff_dagster.cli.display.output import duration
+        from contextcliff_dagster.reporting.wording import count
+
+        coarser = "" if self.of == math.prod(COARSE) else f" (coarse: {math.prod(COARSE)})"
+        return (
+            f"Landscape of {self.benchmark}: {count(self.rows, 'training')} left of {self.of:,}"
+            f"{coarser}, about {duration(self.cpu_seconds)} of CPU time before the first call. "
+            "Each training is kept."
+        )
+
 
 _TIMED = 4
+
+
+def landscapes_left(study: Study, store: Store) -> list[Work]:
+    """Return the landscapes that a study's first call has to wait for; writes nothing.
+
+    Raises:
+        StudyError, DataError, StoreError: see `grounds_of`.
+    """
+    section = section_of(study)
+    if section.is_single or frozen_list(study, store) is not None:
+        return []
+    return [work for name in section.benchmarks if (work := work_left(name, store, section)).rows]
 
 
 def work_left(name: str, store: Store, section: VisibilitySection) -> Work:

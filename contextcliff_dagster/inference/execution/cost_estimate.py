@@ -105,8 +105,9 @@ class CostLine:
 class CostEstimate:
     """The lines and their sums. ``pace``: source of the seconds for each model.
 
-    ``notes``: sentences about old prices, and about the memory and disk that engine `kvpress`
-    takes. ``price_unknown``: models with calls of unknown price (:func:`~.spending.price_unknown`).
+    ``notes``: sentences about old prices, the memory and disk of engine `kvpress`, and work before
+    the first call. ``price_unknown``: models with calls of unknown price
+    (:func:`~.spending.price_unknown`).
     """
 
     lines: tuple[CostLine, ...]

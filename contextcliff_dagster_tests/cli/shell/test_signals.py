@@ -66,7 +66,7 @@ def test_each_signal_interrupts_and_is_named_by_the_exit_code(
         assert 128 + first() == CODES[number]
     assert len(went_on) == deferred
     assert capsys.readouterr().err == (
-        "Interrupted: every finished call is kept; go on with `contextcliff x`.\n"
+        "Interrupted: what is finished is kept; go on with `contextcliff x`.\n"
     )
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 

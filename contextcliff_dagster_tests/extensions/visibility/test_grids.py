@@ -142,19 +142,30 @@ def test_a_dry_run_names_the_missing_landscape_with_its_cost(contextcliff_home: 
     (landscape,) = plan["landscapes"]
     assert (landscape["benchmark"], landscape["rows"], landscape["of"]) == ("toy", 2560, 2560)
     assert landscape["cpu_seconds"] > 0
-    out = done(*GRID, "toy", "--dry-run").out
-    assert "Landscape of toy, before the first call: 2,560 of 2,560 trainings, about" in out
-    coarse = done(*GRID, "toy", "--landscape", "coarse", "--dry-run").out
-    assert "256 of 256 trainings" in coarse
-    assert "Seeds without headroom are replaced after that." in coarse
-    of_grid = [line for line in coarse.splitlines() if line.startswith("contextcliff")]
+    full = call(*GRID, "toy", "--dry-run")
+    assert "Landscape of toy: 2,560 trainings left of 2,560 (coarse: 256), about" in full.err
+    assert "Seeds without headroom are skipped once the landscapes exist." in full.out
+    coarse = call(*GRID, "toy", "--landscape", "coarse", "--dry-run")
+    assert "256 trainings left of 256, about" in coarse.err
+    of_grid = [line for line in coarse.out.splitlines() if line.startswith("contextcliff")]
     assert all(" --landscape coarse" in line for line in of_grid)
-    run = done(*RUN, "--init", "low", "--landscape", "coarse", "--dry-run").out
-    assert "Landscape of toy, before the first call: 256 of 256 trainings" in run
-    assert "replaced" not in run
+    run = call(*RUN, "--init", "low", "--landscape", "coarse", "--dry-run")
+    assert "Landscape of toy: 256 trainings left of 256" in run.err
+    assert "Landscape" not in call(*RUN, "--dry-run").err
     assert not (contextcliff_home / "_visibility").exists()
     keep_landscape(Store(contextcliff_home))
-    assert "Landscape" not in done(*GRID, "toy", "--dry-run").out
+    assert done(*GRID, "toy", "--dry-run").err == ""
+
+
+def test_a_study_file_names_its_landscape_with_its_cost(
+    here: Path, contextcliff_home: Path
+) -> None:
+    keys = "{benchmarks: [toy], task: hidden, metric: hidden, landscape: coarse, seeds: 1}"
+    text = f"name: file\nmodels: [tuner]\nvisibility: {keys}\n"
+    (here / "file.yaml").write_text(text, encoding="utf-8")
+    ended = call("profile", "./file.yaml", "--dry-run")
+    assert "Landscape of toy: 256 trainings left of 256" in ended.err, ended
+    assert not (contextcliff_home / "_visibility").exists()
 
 
 def test_a_dry_run_lists_48_commands_that_share_their_calls_with_the_grid(
@@ -194,10 +205,8 @@ def test_seeds_without_headroom_are_replaced_named_and_kept(
     keep_landscape(Store(contextcliff_home), flat=[1, 2])
     plan = json.loads(done(*GRID, "toy", *ONE_AXIS, "--dry-run", "--json").out)
     assert (plan["skipped_seeds"], plan["seeds"]) == ([1, 2], [0, 3])
-    out = done(*GRID, "toy", *ONE_AXIS, "--dry-run").out
-    assert (
-        "Replaced seeds: 1, as nothing could be gained on their splits; the seeds are 0, 3" in out
-    )
+    skipped = "Skipped seeds: 1, 2; nothing could be gained on their splits. The seeds are 0, 3."
+    assert skipped in done(*GRID, "toy", *ONE_AXIS, "--dry-run").out
     report = " ".join(done(*GRID, "toy", *ONE_AXIS).out.split())
     assert "Skipped seeds: 1, 2; nothing could be gained on their splits" in report
     study = known_study(plan["study"])
@@ -206,6 +215,16 @@ def test_seeds_without_headroom_are_replaced_named_and_kept(
     calls = len(server.bodies)
     done(*GRID, "toy", *ONE_AXIS)
     assert len(server.bodies) == calls
+    assert skipped in done(*GRID, "toy", *ONE_AXIS, "--dry-run").out
+
+
+def test_a_run_by_itself_keeps_its_seed(contextcliff_home: Path) -> None:
+    """Also one that has no option of `run`, and is listed as a grid."""
+    keep_landscape(Store(contextcliff_home), flat=[0])
+    levels = ("task=placebo", "metric=hidden", "resources=hidden", "history=0", "start=high")
+    given = [word for level in levels for word in ("--levels", level)]
+    line = ("visibility", "grid", "toy", "--model", "tuner", "--seeds", "1", *given, "--dry-run")
+    assert json.loads(done(*line, "--json").out)["seeds"] == [0]
 
 
 def test_the_cost_is_agreed_before_a_landscape_is_tabulated(

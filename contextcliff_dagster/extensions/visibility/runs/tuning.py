@@ -224,7 +224,6 @@ def search_curves(
     trains nothing. A benchmark without a landscape has no regret, and is not searched.
 
     Raises:
-        StudyError: optuna is not installed.
         DataError, StoreError: see `runs.trainings.Trainings.evaluation`.
     """
     begun = {(run.benchmark, run.seed, run.axes.start): run for run in runs.values()}

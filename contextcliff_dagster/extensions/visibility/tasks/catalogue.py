@@ -17,14 +17,14 @@ from contextcliff_dagster.extensions.visibility.tasks.task import (
     Number,
     Space,
     Task,
-    require_scikit_learn,
+    require_libraries,
     scikit_learn,
 )
 from contextcliff_dagster.store import Store
 
 
 def _bundled(name: str) -> Data:
-    require_scikit_learn()
+    require_libraries()
     from sklearn import datasets
 
     features, targets = getattr(datasets, f"load_{name}")(return_X_y=True)
@@ -32,7 +32,7 @@ def _bundled(name: str) -> Data:
 
 
 def _made_classes(**how: Any) -> Data:
-    require_scikit_learn()
+    require_libraries()
     from sklearn.datasets import make_classification
 
     return Data(*make_classification(n_redundant=2, n_classes=2, random_state=0, **how))
@@ -61,7 +61,7 @@ def _digits() -> Data:
 
 
 def _friedman() -> Data:
-    require_scikit_learn()
+    require_libraries()
     from sklearn.datasets import make_friedman1
 
     features, targets = make_friedman1(n_samples=500, n_features=10, noise=1.0, random_state=0)
@@ -188,5 +188,5 @@ def load_data(task: Task, store: Store) -> Data:
         DataError: the data have not been prepared, or their files are damaged.
         StudyError: scikit-learn is not installed.
     """
-    require_scikit_learn()
+    require_libraries()
     return task.load() if task.load else load_prepared(store, task.name)

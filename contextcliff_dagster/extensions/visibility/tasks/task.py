@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -466,19 +467,18 @@ def _threads() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def require_scikit_learn() -> None:
-    """Check that scikit-learn is installed.
+def require_libraries() -> None:
+    """Check that scikit-learn and optuna are installed, before anything is trained or asked.
 
     Raises:
-        StudyError: scikit-learn is not installed.
+        StudyError: one is not installed.
     """
-    try:
-        import sklearn  # noqa: F401
-    except ImportError as error:
-        raise StudyError(
-            "The experiment `visibility` needs scikit-learn, which is not installed: "
-            f"{install_command('visibility')}."
-        ) from error
+    for library, module in (("scikit-learn", "sklearn"), ("optuna", "optuna")):
+        if find_spec(module) is None:
+            raise StudyError(
+                f"The experiment `visibility` needs {library}, which is not installed: "
+                f"{install_command('visibility')}."
+            )
 
 
 HELD_SHARE = 0.2

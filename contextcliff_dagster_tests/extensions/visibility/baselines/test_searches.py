@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from contextcliff_dagster.extensions.visibility.baselines import (
     reported_scores,
     run_search,
 )
+from contextcliff_dagster.extensions.visibility.tasks.catalogue import load_data, task_named
 from contextcliff_dagster.extensions.visibility.tasks.task import (
     Config,
     Evaluation,
@@ -31,6 +33,7 @@ from contextcliff_dagster.extensions.visibility.tasks.task import (
     Space,
     clamp,
 )
+from contextcliff_dagster.store import Store
 from contextcliff_dagster_tests.extensions.visibility.spaces import SPACE, spaces
 from contextcliff_dagster_tests.support.examples import examples
 
@@ -146,7 +149,10 @@ def test_a_negative_budget_is_refused() -> None:
         run_search(RandomSearch(SPACE, 0), hill(SPACE), SPACE.start, -1)
 
 
-def test_without_optuna_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "optuna", None)
+@pytest.mark.parametrize("module", ["optuna", "sklearn"])
+def test_what_is_not_installed_is_said_before_anything_is_trained(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, module: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(StudyError, match=r"pip install 'contextcliff-dagster\[visibility\]'"):
-        TPESearch(SPACE, 0, higher_is_better=True)
+        load_data(task_named("toy"), Store(tmp_path))
