@@ -207,7 +207,7 @@ class Sample:
     def missing(self) -> Missing:
         """Return the counts of calls without an answer, by tag."""
         tags = self.calls.loc[~self.calls["answered"], "failure"]
-        return Missing(**{tag.value: int((tags == tag.value).sum()) for tag in UNSCORED_TAGS})
+        return Missing.of(tags)
 
     def document_of_calls(self) -> Ints:
         """Return each call's document number; a call without a document gets its own number."""

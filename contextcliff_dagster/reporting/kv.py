@@ -165,10 +165,10 @@ def _blocks(family: KvFamily) -> list[Block]:
     if costs := _costs(compared):
         blocks.append(costs)
     note = (
-        "Each policy on the same examples as what it is compared with. What kvpress keeps is "
-        "chosen before the question is known. Drops are scores of the whole cache less those of "
-        "the policy, with intervals over documents. A ratio below 1 means that the policy drops "
-        "from its own baseline at a shorter length."
+        "Each policy is measured on the same examples as what it is compared with. What kvpress "
+        "keeps is chosen before the question is known. Drops are scores of the whole cache less "
+        "those of the policy, with intervals over documents. A ratio below 1 means that the policy "
+        "drops from its own baseline at a shorter length."
     )
     return [*blocks, Paragraph(note)]
 

@@ -29,6 +29,7 @@ from contextcliff_dagster.reporting.wording import (
     score_name,
     sentence,
     tokens,
+    unanswered_sentence,
     window_share,
 )
 
@@ -137,21 +138,9 @@ def _measured_line(cliffs: Cliffs) -> str:
 
 
 def _missing_lines(cliffs: Cliffs) -> list[str]:
-    """Return how many calls have no answer, and why; empty if all have one."""
-    why = {
-        "did not fit the window": cliffs.missing.context_overflow,
-        "were cut by the server": cliffs.missing.invalid_truncated,
-        "failed on the way": cliffs.missing.transport_error,
-        "were withheld by a content filter": cliffs.missing.content_filter,
-    }
-    missing = sum(why.values())
-    if not missing:
-        return []
+    missing = cliffs.missing.total
     planned = max(missing, round(missing / max(cliffs.missing_share, 1e-9)))
-    reasons = [f"{n:,} {words}" for words, n in why.items() if n]
-    if len(reasons) == 1:
-        return [f"{missing:,} of {planned:,} calls {reasons[0].partition(' ')[2]}."]
-    return [f"{missing:,} of {planned:,} calls have no answer: {', '.join(reasons)}."]
+    return [*filter(None, [unanswered_sentence(cliffs.missing, planned - missing)])]
 
 
 def _threshold(cliffs: Cliffs) -> str:

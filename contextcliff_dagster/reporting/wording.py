@@ -24,6 +24,7 @@ from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.contracts.results.attention import AttentionResult
 from contextcliff_dagster.contracts.results.cliffs import FurtherData
 from contextcliff_dagster.contracts.results.comparison import LossShift
+from contextcliff_dagster.contracts.results.json_form import Missing
 from contextcliff_dagster.contracts.results.questions import CategoryMix, Control
 
 FIRST_STRONG_ISOLATE, POP_ISOLATE = "\u2068", "\u2069"
@@ -624,3 +625,20 @@ def shown_mix(result: Cliffs) -> CategoryMix | None:
 
     rows = [row for row in result.mix if moved(row) >= 0]
     return max(rows, key=moved, default=None)
+
+
+def unanswered_sentence(missing: Missing, answered: int) -> str | None:
+    """Return a sentence on how many calls have no answer, and why; None if all have one."""
+    why = {
+        "did not fit the window": missing.context_overflow,
+        "were cut by the server": missing.invalid_truncated,
+        "failed on the way": missing.transport_error,
+        "were withheld by a content filter": missing.content_filter,
+    }
+    reasons = [f"{n:,} {words}" for words, n in why.items() if n]
+    if not reasons:
+        return None
+    calls = f"{missing.total:,} of {missing.total + answered:,} calls"
+    if len(reasons) == 1:
+        return f"{calls} {reasons[0].partition(' ')[2]}."
+    return f"{calls} have no answer: {', '.join(reasons)}."

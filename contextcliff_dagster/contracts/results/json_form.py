@@ -14,12 +14,13 @@ import enum
 import math
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict, TypeVar, cast
 
-from contextcliff_dagster.contracts.values import RESULT_VERSION
+from contextcliff_dagster.contracts.values import RESULT_VERSION, UNSCORED_TAGS
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -79,6 +80,17 @@ class Missing:
     invalid_truncated: Annotated[Count, "the server saw fewer tokens than were sent"]
     transport_error: Annotated[Count, "no answer after all attempts"]
     content_filter: Annotated[Count, "withheld by the serving's content filter"] = 0
+
+    @classmethod
+    def of(cls, tags: Iterable[Any]) -> Missing:
+        """Count the calls without an answer by their failure tags; other tags do not count."""
+        counts = Counter(tags)
+        return cls(**{tag.value: counts[tag.value] for tag in UNSCORED_TAGS})
+
+    @property
+    def total(self) -> int:
+        """Return the number of calls without an answer."""
+        return sum(getattr(self, tag.value) for tag in UNSCORED_TAGS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

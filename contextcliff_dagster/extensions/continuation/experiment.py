@@ -126,11 +126,13 @@ class Continuation(Experiment):
     def analyse(
         self, run: StudyRun, records: pd.DataFrame, contributions: Mapping[str, Experiment]
     ) -> Analysis:
+        from contextcliff_dagster.contracts.results.json_form import Missing
         from contextcliff_dagster.experiments.common.study_run import context_of, in_order
         from contextcliff_dagster.extensions.continuation.analysis.metric_means import with_metrics
         from contextcliff_dagster.extensions.continuation.analysis.model import analyse_model
         from contextcliff_dagster.extensions.continuation.scoring import missing_sentence
         from contextcliff_dagster.inference.models.models_file import load_models
+        from contextcliff_dagster.reporting.wording import unanswered_sentence
 
         study = run.study
         models = in_order(study, records["model"].unique())
@@ -143,7 +145,15 @@ class Continuation(Experiment):
         context = context_of(
             run, records, ", ".join(models), tokenizer_name(study, "continuation"), window
         )
-        missing = filter(None, [missing_sentence(study, records)])
+        tags = records["failure"]
+        unanswered = Missing.of(tags)
+        missing = filter(
+            None,
+            [
+                unanswered_sentence(unanswered, len(tags) - unanswered.total),
+                missing_sentence(study, records),
+            ],
+        )
         context = replace(context, warnings=[*context.warnings, *missing])
         heats = section_of(study).temperature
         labelled = records.assign(

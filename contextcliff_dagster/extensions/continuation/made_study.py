@@ -163,17 +163,25 @@ def served_model(
 def _accepted(new: NewEntry, keys: Mapping[str, Any]) -> NewEntry:
     """Return the entry with the quirks that its server needs to accept the study's sampling.
 
-    An entry that the store has with such a quirk keeps it, without another call.
+    The store's entry with such a quirk, and the sampling of a known study, need no other call.
     """
     from contextcliff_dagster.inference.engines.base import Decoding
     from contextcliff_dagster.inference.execution.single_request import MOST_OUTPUT, try_model
     from contextcliff_dagster.inference.models.models_file import NewEntry, load_models
     from contextcliff_dagster.inference.requests.recipe import Sampling
+    from contextcliff_dagster.studies import load_studies
 
-    asked = {key: keys[key] for key in ("temperature", "top_k", "top_p", "seed") if key in keys}
+    decide = {"temperature", "top_k", "top_p", "seed"}
+    asked = {key: keys[key] for key in decide & keys.keys()}
     study = CONTINUATION_OPTIONS.study({"texts": ["text"], **asked}, models=[new.name])
     section, entry = study.sections["continuation"], load_models().get(new.name)
-    if entry is None or entry.quirks.top_k == "send":
+    sampled = [
+        own.model_dump(include=decide)
+        for known in load_studies().values()
+        if new.name in known.models and (own := known.sections.get("continuation"))
+    ]
+    is_new = section.model_dump(include=decide) not in sampled
+    if entry is None or (entry.quirks.top_k == "send" and is_new):
         sampling = Sampling(section.top_k, section.top_p, section.seed)
         trial = Decoding(MOST_OUTPUT, temperature=section.temperature[0], sampling=sampling)
         with _named_after_options():
@@ -274,7 +282,7 @@ CONTINUATION_OPTIONS = SectionOptions(
         *("max_tokens", "temperature", "top_k", "top_p", "seed", "instruction"),
     ),
     names={"temperature": "--temp"},
-    help={"max_context": "Largest window, as 16384 or 16k (default: the model's - 128, else 16k)."},
+    help={"max_context": "Largest size, as 16k (default: the model's window less 128, else 16k)."},
     texts=("instruction",),
 )
 
@@ -355,8 +363,13 @@ def made_study(
     if kept is not None and kept.sections["continuation"].max_context == asked:
         return study  # its passages are measured; another size would move them all
     left = f", of which {reserve} are left for a chat template" if reserve else ""
-    says = f"Note: the largest window is {most:,} tokens, not {asked:,}; the model's has "
-    say(f"{says}{max(known):,}{left}.")
+    window = f"the window has {max(known):,}{left}"
+    if most < (start := study.sections["continuation"].start_context):
+        raise StudyError(
+            f"The largest size, {most:,} tokens, is below the smallest, {start:,}: {window}. Lower "
+            "--start-context."
+        )
+    say(f"Note: the largest size is {most:,} tokens, not {asked:,}: {window}.")
     return _named({**section, "max_context": most}, texts, entries, tokenizer)
 
 
@@ -413,8 +426,8 @@ _OPTIONS = together(
     path_option(
         "--word-list",
         "FILE",
-        "Familiar words, one per line, for the cloze score of --compat (default: the built-in "
-        "list) and --reanalyze (default: a score stays).",
+        "Familiar words, one per line, for the cloze score of --compat (default: a built-in list); "
+        "with --reanalyze it replaces the list of the run.",
     ),
     folder_option("--results", "Parent of the folder that --compat writes (default: results)."),
 )

@@ -15,6 +15,7 @@ from contextcliff_dagster.contracts import (
     FailureTag,
     StoreError,
     StudyError,
+    install_command,
 )
 from contextcliff_dagster.extensions.continuation.documents import section_of
 from contextcliff_dagster.extensions.continuation.noise import Authors
@@ -126,12 +127,10 @@ def missing_sentence(study: Study, records: pd.DataFrame) -> str | None:
     missing = int((measured & records["embedder"].isna()).sum())
     if not missing or not is_required(study):
         return None
-    setting = section_of(study).embeddings
-    remedy = (
-        f"check the server of `continuation.embeddings` and run `contextcliff report {study.name}`"
-        if isinstance(setting, EmbeddingServer)
-        else "install the extra `embeddings`"
-    )
+    remedy = f"run {install_command('embeddings')}"
+    if isinstance(section_of(study).embeddings, EmbeddingServer):
+        remedy = "check the server of `continuation.embeddings` and run "
+        remedy += f"`contextcliff report {study.name}`"
     return (
         f"Coherence is missing for {missing:,} of {int(measured.sum()):,} continuations, whose "
         f"embeddings were unavailable: {remedy}; no score depends on it."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from contextcliff_dagster.contracts import UNSCORED_TAGS
-from contextcliff_dagster.contracts.results import Cliffs, to_json
+from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.contracts.results.json_form import BinMean
 from contextcliff_dagster.reporting.html.picture import (
     SCRIPT,
@@ -331,7 +331,7 @@ def _card(row: int, name: str, result: Cliffs) -> str:
     facts = [("Verdict", VERDICT_PHRASE[result.verdict]), ("Examples", tokens(result.n))]
     if documents is not None and documents != result.n:
         facts.append(("Documents", tokens(documents)))
-    if lost := sum(to_json(result.missing).values()):
+    if lost := result.missing.total:
         facts.append(("Without an answer", tokens(lost)))
     if base.mean is not None:
         facts.append(("Baseline", estimate(base.mean, base.ci_low, base.ci_high)))

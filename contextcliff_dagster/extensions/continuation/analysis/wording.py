@@ -65,6 +65,8 @@ def measured_span(endpoint: Endpoint, unit: str = "") -> str:
         for missing in (False, True)
     )
     reach = f"{known[0]} to {known[-1]}{unit}" if known else "no size"
+    if len(known) == 1:
+        reach = f"{known[0]}{unit} only"
     return f"{reach} (not measured: {', '.join(unknown)})" if unknown else reach
 
 

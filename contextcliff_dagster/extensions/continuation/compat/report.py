@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from contextcliff_dagster.contracts.results.json_form import Missing
 from contextcliff_dagster.extensions.continuation.compat.metrics import COHERENCE_KEYS, METRICS
 from contextcliff_dagster.extensions.continuation.compat.result_files import ContextResult, Run
 from contextcliff_dagster.extensions.continuation.compat.runs import (
@@ -30,6 +32,7 @@ from contextcliff_dagster.reporting.sections import (
     as_folds,
 )
 from contextcliff_dagster.reporting.sections import pictures_of as drawn_pictures
+from contextcliff_dagster.reporting.wording import unanswered_sentence
 from contextcliff_dagster.store import slug
 
 if TYPE_CHECKING:
@@ -89,6 +92,7 @@ def result_of(run: StudyRun, experiment: Experiment, model: str) -> dict[str, An
         "text_repeated": was_repeated(run.study, run.store),
         "word_list": section.word_list,
         "sizes": sizes,
+        "missing": asdict(answers.missing),
         "author": {m: tally.author[m] for m in measured if m in tally.author},
         **trend_analysis(tally.averages),
     }
@@ -184,6 +188,9 @@ def _notes(result: Mapping[str, Any]) -> list[str]:
         by_state.setdefault(size["state"], []).append(f"{size['context_tokens']:,}")
     replaced = sum(size["replaced"] for size in result["sizes"])
     notes = _state_notes(by_state)
+    asked = sum(size["asked"] for size in result["sizes"])
+    missing = Missing(**result["missing"]) if "missing" in result else Missing.of(())
+    notes += filter(None, [unanswered_sentence(missing, asked - missing.total)])
     if replaced:
         notes.append(f"Rounds that its rule treats as outliers and replaces: {replaced}.")
     if not result["word_list"]:
@@ -201,8 +208,8 @@ def _notes(result: Mapping[str, Any]) -> list[str]:
 def _state_notes(by_state: Mapping[str, Sequence[str]]) -> list[str]:
     words = {
         "open": "Rounds at {} tokens are missing; run the same command again.",
-        "failed": "At {} tokens every batch had a round below 60% of the requested length, "
-        "so the size is left out.",
+        "failed": "At {} tokens every batch had a round without an answer or below 60% of the "
+        "requested length, so the size is left out.",
         "text too short": "The text is too short for {} tokens.",
     }
     return [

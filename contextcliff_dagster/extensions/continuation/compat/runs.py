@@ -20,6 +20,7 @@ from contextcliff_dagster.contracts import (
     StoreError,
     StudyError,
 )
+from contextcliff_dagster.contracts.results.json_form import Missing
 from contextcliff_dagster.experiments.common.documents import (
     tokenizer_name,
     tokenizer_of,
@@ -65,6 +66,7 @@ from contextcliff_dagster.extensions.continuation.prose.embedders import (
     local_embedder,
 )
 from contextcliff_dagster.extensions.continuation.section import BUILT_IN, cells_of
+from contextcliff_dagster.reporting.wording import count
 from contextcliff_dagster.store import write_atomic
 
 if TYPE_CHECKING:
@@ -189,6 +191,7 @@ class Generations:
         batches: batches of the rounds that count.
         author: the author's continuation.
         contexts: the texts that the model read.
+        missing: the rounds without an answer.
         finished: times of the answers, ISO 8601.
     """
 
@@ -196,6 +199,7 @@ class Generations:
     batches: Mapping[int, Batch]
     author: str
     contexts: Mapping[int, str]
+    missing: Missing
     finished: Sequence[str]
 
     @property
@@ -230,6 +234,7 @@ def generations_of(run: StudyRun, experiment: Experiment, model: str) -> Generat
         {size: chosen_rounds(group, section.rounds, drawn=drawn) for size, group in rounds.items()},
         next(row["text"] for row in texts if row["kind"] == "author"),
         contexts,
+        Missing.of(row["no_answer"] for group in rows.values() for row in group),
         sorted(row["finished_at"].isoformat() for group in rows.values() for row in group),
     )
 
@@ -414,7 +419,7 @@ def write_folder(
     run = run_of(study, found, metadata, embed)
     if not run.contexts:
         raise StudyError(
-            f"No context size has {section.rounds} rounds of at least 60% of "
+            f"No context size has {count(section.rounds, 'round')} of at least 60% of "
             f"{section.max_tokens:,} tokens, so {folder} is not written; lower --max-tokens, or "
             f"see `contextcliff answers {study.name}` for what the model wrote."
         )
@@ -515,7 +520,7 @@ def measure_again(
     """Measure the texts of the run in ``folder`` again and write the new run to ``out``.
 
     The author's figures stay as they are, and so do figures that need a list of familiar words or
-    an embedder that is not given. A run without a cloze score gets one by the built-in list.
+    an embedder that is not given. If a round lacks a cloze score, all get one by the built-in list.
 
     Raises:
         ScoreFileError: there is no run, or it is damaged.
@@ -527,7 +532,7 @@ def measure_again(
     run, at = _read(folder), _now()
     rounds = [figures for context in run.contexts.values() for figures in context.rounds]
     listed = {}
-    if familiar is None and not any("cloze_score" in figures for figures in rounds):
+    if familiar is None and not all("cloze_score" in figures for figures in rounds):
         familiar, listed = shipped_words(), {"reanalysis_word_list": BUILT_IN}
     new_run = reanalysed(run, familiar, embedding.embed)
     origin = {"reanalysed_from": str(folder), "reanalysed_at": at}

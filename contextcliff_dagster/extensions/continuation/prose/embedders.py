@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.contracts import EngineError, pip_install
 from contextcliff_dagster.extensions.continuation.prose.words import Prose
 from contextcliff_dagster.retry import QUESTIONS, TransientError, retry, retry_after_s
 
@@ -51,7 +51,7 @@ class StaticEmbedder:
         except Exception as error:  # both libraries raise classes of their own, and plain ones
             raise EngineError(
                 f"Embeddings by {self.name!r} are unavailable (its files in {folder} are damaged); "
-                "reinstall the extra `embeddings`."
+                f"run {pip_install('--force-reinstall', '--no-deps', 'wordllama')}."
             ) from error
 
     def embed(self, sentences: Sequence[str]) -> NDArray[np.floating[Any]]:

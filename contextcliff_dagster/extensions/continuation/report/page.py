@@ -93,7 +93,9 @@ def arms(result: ContinuationResult) -> DataTable:
 
 def _ends(endpoint: Endpoint) -> str:
     means = [size.mean for size in endpoint.sizes if size.mean is not None]
-    return f"{score(means[0])} to {score(means[-1])}" if means else "not measured"
+    if not means:
+        return "not measured"
+    return score(means[0]) + (f" to {score(means[-1])}" if len(means) > 1 else "")
 
 
 def _place(location: LossLocation | None) -> Cell:

@@ -163,13 +163,6 @@ def _same_questions(rows: pd.DataFrame) -> None:
         )
 
 
-def missing_of(rows: pd.DataFrame) -> Missing:
-    """Return the number of questions without an answer, by tag."""
-    return Missing(
-        **{tag.value: int((rows["missing"] == tag.value).sum()) for tag in UNSCORED_TAGS}
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class Side:
     """Questions with an answer under one condition; all arrays have length N.
@@ -305,7 +298,7 @@ def format_curve(
         benchmark=benchmark,
         n=overall.n,
         n_documents=answered["document_key"].nunique(),
-        missing=missing_of(rows),
+        missing=Missing.of(rows["missing"]),
         mean=overall.mean,
         ci_low=overall.ci_low,
         ci_high=overall.ci_high,
@@ -356,15 +349,16 @@ def _at_scale(
     rows: pd.DataFrame, scale: Scale, correlation: float, settings: AnalysisSettings
 ) -> ScaleScore:
     score = mean_over_documents(rows, correlation, settings)
-    documents = rows[rows["score"].notna()].drop_duplicates(["document_key"])
-    records = documents["records"].dropna()
+    answered = rows[rows["score"].notna()]
+    documents = (answered if len(answered) else rows).drop_duplicates(["document_key"])
+    tokens, records = (documents[column].dropna() for column in ("length_tokens", "records"))
     return ScaleScore(
         scale=scale.label,
         scale_tokens=scale.tokens,
-        tokens=round(float(documents["length_tokens"].mean())) if len(documents) else None,
+        tokens=round(float(tokens.mean())) if len(tokens) else None,
         records=round(float(records.mean())) if len(records) else None,
         n=score.n,
-        n_documents=len(documents),
+        n_documents=answered["document_key"].nunique(),
         missing=int(rows["score"].isna().sum()),
         mean=score.mean,
         ci_low=score.ci_low,

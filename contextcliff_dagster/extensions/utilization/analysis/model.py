@@ -18,7 +18,7 @@ from contextcliff_dagster.analysis.bin_statistics import ProfileContext
 from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.rank_tests import holm
 from contextcliff_dagster.contracts import ContextCliffError
-from contextcliff_dagster.contracts.results.json_form import nulls
+from contextcliff_dagster.contracts.results.json_form import Missing, nulls
 from contextcliff_dagster.extensions.utilization.analysis.answers import (
     BASE,
     Matched,
@@ -30,7 +30,6 @@ from contextcliff_dagster.extensions.utilization.analysis.answers import (
     format_curve,
     match_rows,
     mean_over_documents,
-    missing_of,
 )
 from contextcliff_dagster.extensions.utilization.analysis.comparison import (
     compare_scope,
@@ -44,7 +43,6 @@ from contextcliff_dagster.extensions.utilization.analysis.wording import (
     floor_sentence,
     format_name,
     listed,
-    missing_sentences,
     parting_clause,
     shown_direction,
 )
@@ -58,6 +56,7 @@ from contextcliff_dagster.extensions.utilization.results import (
     TokensPerRecord,
     UtilizationResult,
 )
+from contextcliff_dagster.reporting.wording import unanswered_sentence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -283,7 +282,7 @@ def analyse_model(
     ]
     with_prose = [pair for pair in comparisons if "prose" in (pair.a, pair.b)]
     headline_pair = next(iter(with_prose or comparisons), None)
-    n, missing = int(rows["score"].notna().sum()), missing_of(rows)
+    n, missing = int(rows["score"].notna().sum()), Missing.of(rows["missing"])
     return UtilizationResult(
         schema_version="1.0",
         **context.names,
@@ -313,7 +312,7 @@ def analyse_model(
         tokens_per_record=tokens_per_record(base, formats),
         warnings=[
             *context.warnings,
-            *missing_sentences(missing, n),
+            *filter(None, [unanswered_sentence(missing, n)]),
             *_warnings(base, formats, names, scales),
             *_floors(curves, names),
         ],

@@ -15,7 +15,6 @@ from contextcliff_dagster.reporting.wording import (
 )
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.contracts.results.json_form import Missing
     from contextcliff_dagster.extensions.utilization.results import (
         AxisProfile,
         Divergence,
@@ -49,21 +48,6 @@ def listed(names: Sequence[str]) -> str:
 def share(value: float) -> str:
     """Return a margin without trailing zeros: ``0.1``, ``0.25``."""
     return f"{value:g}"
-
-
-def missing_sentences(missing: Missing, n: int) -> list[str]:
-    """Return a sentence on why calls have no answer; empty if all have one."""
-    why = {
-        "longer than the window, not sent": missing.context_overflow,
-        "cut by the server": missing.invalid_truncated,
-        "failed after all attempts": missing.transport_error,
-        "withheld by a content filter": missing.content_filter,
-    }
-    total = sum(why.values())
-    if not total:
-        return []
-    causes = [f"{count:,} {words}" for words, count in why.items() if count]
-    return [f"{total:,} of {n + total:,} calls have no answer: {listed(causes)}."]
 
 
 def divergence_sentence(

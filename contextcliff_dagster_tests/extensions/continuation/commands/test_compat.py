@@ -213,7 +213,7 @@ def test_without_a_size_that_succeeds_there_is_no_folder(
 ) -> None:
     writer.short = frozenset(range(100))
     assert main(arguments(url, "--rounds", "1", "--max-context", "2k")) == 2
-    assert "No context size has 1 rounds of at least 60% of 64 tokens" in capsys.readouterr().err
+    assert "No context size has 1 round of at least 60% of 64 tokens" in capsys.readouterr().err
     assert not (here / "results").exists()
     assert sum(seeds(writer).values()) == 3
 

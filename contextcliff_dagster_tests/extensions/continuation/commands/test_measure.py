@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -205,7 +206,7 @@ def test_a_size_that_does_not_fit_into_the_window_is_lowered_until_it_can_be_sen
     assert section.sizes == (512, 1024 - 128)
     asked = sum(one["path"].endswith("/completions") for one in read_log(log))
     assert asked == len(section.sizes) + (server["kind"] == "plain")  # a word, before the first
-    assert f"the largest window is 896 tokens, not {largest:,}" in capsys.readouterr().err
+    assert f"the largest size is 896 tokens, not {largest:,}" in capsys.readouterr().err
 
 
 def test_a_study_measured_with_the_whole_window_goes_on_as_it_is(
@@ -223,7 +224,7 @@ def test_a_study_measured_with_the_whole_window_goes_on_as_it_is(
         before = asked()
         capsys.readouterr()
         assert run(*options) == 0
-        assert "the largest window is" not in capsys.readouterr().err
+        assert "the largest size is" not in capsys.readouterr().err
         assert asked() == before
 
 
@@ -253,6 +254,48 @@ def test_top_k_that_a_server_refuses_is_left_out_before_the_first_call(
     assert ["top_k" in one for one in asked] == [True, False, False, False]
     study = load_studies()["strict"]
     assert CONTINUATION.recipe(study).sampling.top_k == 0
+
+
+def test_a_server_is_asked_for_a_word_once(here: Path, log: Path) -> None:
+    window = ("--model-name", "served", "--max-context", "1k")
+    with on_a_thread(DialectServer({"kind": "plain", "log": str(log)}).handle) as url:
+        asked = []
+        for more in ((), (), ("--temp", ".5"), ("--temp", ".5")):
+            assert run("--api-url", url, *window, *more) == 0
+            asked.append(sum(one["path"].endswith("/completions") for one in read_log(log)))
+    assert asked == [3, 3, 6, 6]  # a word and two calls for each study
+
+
+class Cramped(DialectServer):
+    """Server that takes fewer tokens than it says."""
+
+    def complete(self, path: str, body: dict[str, Any]) -> bytes:
+        if self.count(self.read(body)) > 600:
+            return wire.error(400, "This model's maximum context length is 600 tokens.")
+        return super().complete(path, body)
+
+
+@pytest.mark.parametrize("more", [(), ("--compat", "context-tester", "--rounds", "2")])
+def test_a_size_that_its_server_refuses_has_a_reason(
+    more: tuple[str, ...], here: Path, capsys: Capsys
+) -> None:
+    with on_a_thread(Cramped({"kind": "koboldcpp", "window": 1024}).handle) as url:
+        run("--api-url", url, "--model-id", "cramped", *more)
+    capsys.readouterr()
+    study = next(name for name in load_studies() if name.startswith("cramped"))
+    assert main(["report", study]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"\d of \d calls did not fit the window", out), out
+
+
+def test_a_window_below_the_smallest_size_is_named(here: Path, capsys: Capsys) -> None:
+    with on_a_thread(DialectServer({"kind": "plain"}).handle) as url:
+        window = ("--model-name", "served", "--max-context", "512", "--start-context", "512")
+        assert run("--api-url", url, *window) == 2
+        assert (
+            "The largest size, 384 tokens, is below the smallest, 512: the window has 512, of which "
+            "128 are left for a chat template. Lower --start-context." in capsys.readouterr().err
+        )
 
 
 def test_a_window_that_a_server_does_not_report_is_asked_for(here: Path, capsys: Capsys) -> None:
