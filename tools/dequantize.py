@@ -13,12 +13,13 @@ import sys
 import uuid
 from pathlib import Path
 
-from contextcliff_dagster.contracts import ContextCliffError, EngineError, install_command
-from contextcliff_dagster.inference.weights import (
-    GGUF_LIBRARIES,
-    dequantizing_options,
-    gguf_header,
+from contextcliff_dagster.contracts import (
+    ContextCliffError,
+    EngineError,
+    install_command,
+    pip_install,
 )
+from contextcliff_dagster.inference.weights import GGUF_LIBRARIES, dequantizing_options, gguf_header
 
 
 def dequantize(file: Path, folder: Path) -> None:
@@ -98,9 +99,8 @@ def _require_same_tokenizer(file: Path, folder: Path) -> None:
     found = ids[0] == header.get("bos_token_id"), written.eos_token_id
     if found != (begins, ends) or written.decode(ids[1:] if begins else ids) != _PROBE:
         raise EngineError(
-            f"transformers {__version__} writes another tokenizer than {file} has; 5.23 writes the "
-            "same one, 5.2 does not. Run this in an environment with 5.23 (`.venv/bin/pip install "
-            "'contextcliff-dagster[transformers]'`), or take the model's own safetensors."
+            f"transformers {__version__} writes another tokenizer than {file} has; run "
+            f"{pip_install('transformers>=5.23')}, or take the model's own safetensors."
         )
 
 

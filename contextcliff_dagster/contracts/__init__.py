@@ -18,6 +18,7 @@ from contextcliff_dagster.contracts.errors import (
     StudyError,
     VerificationError,
     install_command,
+    pip_install,
 )
 from contextcliff_dagster.contracts.tables import (
     ANSWERS,
@@ -96,5 +97,6 @@ __all__ = [
     "conform",
     "install_command",
     "level",
+    "pip_install",
     "validate",
 ]

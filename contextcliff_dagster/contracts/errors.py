@@ -67,11 +67,13 @@ class VerificationError(ContextCliffError):
 
 
 def install_command(extra: str) -> str:
-    """Return the command that adds an extra to this environment, in backquotes.
+    """Return the command that adds an extra of this package to this environment, in backquotes."""
+    return pip_install(f"contextcliff-dagster[{extra}]")
 
-    The package is installed there, from a checkout or a wheel, so pip knows its name.
-    """
+
+def pip_install(*words: str) -> str:
+    """Return ``pip install`` with requirements or options, by this Python, in backquotes."""
     python = Path(sys.executable)
     with suppress(ValueError, OSError):
         python = python.relative_to(Path.cwd())
-    return f"`{shlex.quote(str(python))} -m pip install 'contextcliff-dagster[{extra}]'`"
+    return f"`{shlex.join([str(python), '-m', 'pip', 'install', *words])}`"

@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from contextcliff_dagster.contracts import BudgetError, EngineError, StudyError
+from contextcliff_dagster.contracts import BudgetError, EngineError, StudyError, pip_install
 from contextcliff_dagster.inference.models.models_file import ModelEntry, Price
 from contextcliff_dagster.redaction import public_url
 
@@ -82,8 +82,8 @@ def price_notes(entry: ModelEntry, today: date | None = None) -> list[str]:
     if (price.source or "").startswith(_TABLE):
         return [
             f"The price of model {entry.name!r} is from a table ({price.source}) whose latest "
-            f"change was on {checked_on}, {days} days ago; upgrade it with `pip install "
-            "--upgrade genai-prices`, or set `price` in models.yaml."
+            f"change was on {checked_on}, {days} days ago; run "
+            f"{pip_install('--upgrade', 'genai-prices')}, or set `price` in models.yaml."
         ]
     return [
         f"The price of model {entry.name!r} was last checked on {checked_on}, {days} days ago; "
@@ -100,8 +100,8 @@ def require_price(entry: ModelEntry, budget: Budget) -> None:
     if budget.limits_money and entry.price is None and entry.spec.remote:
         raise BudgetError(
             f"Model {entry.name!r} has no price, so a budget in USD cannot be enforced; give it "
-            "`price: {input_usd_per_mtok: ..., output_usd_per_mtok: ...}` in models.yaml (zeros "
-            'if it is free), or install the extra "prices" for public endpoints.'
+            "`price: {input_usd_per_mtok: ..., output_usd_per_mtok: ...}` in models.yaml (zeros if "
+            f"it is free), or run {pip_install('--upgrade', 'genai-prices')} for public endpoints."
         )
 
 

@@ -18,7 +18,7 @@ from contextcliff_dagster.cli.dagster_home import dagster_home
 from contextcliff_dagster.cli.display.output import print_json, print_table
 from contextcliff_dagster.cli.errors import USER_ERROR
 from contextcliff_dagster.cli.options import common_options
-from contextcliff_dagster.contracts import ContextCliffError, EngineError
+from contextcliff_dagster.contracts import ContextCliffError, EngineError, pip_install
 from contextcliff_dagster.contracts.extensions import extensions
 from contextcliff_dagster.redaction import written_url
 from contextcliff_dagster.store import PACKAGE, Store
@@ -86,7 +86,7 @@ def _installed() -> list[Finding]:
         findings.append(Finding("python", "fault", advice))
     for name in ("dagster", "dagster-webserver", "aiohttp", "tiktoken"):
         found = version(name)
-        advice = "not installed: install contextcliff-dagster again"
+        advice = f"not installed: {pip_install('contextcliff-dagster')}"
         findings.append(Finding(name, "ok" if found else "fault", found or advice))
     engines = BUILT_IN.values()
     optional = {

@@ -23,7 +23,7 @@ from typing import Any
 import dagster as dg
 import yaml
 
-from contextcliff_dagster.contracts import ContextCliffError, StudyError
+from contextcliff_dagster.contracts import ContextCliffError, StudyError, install_command
 from contextcliff_dagster.defs.asset_specs import group
 from contextcliff_dagster.defs.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
@@ -353,8 +353,8 @@ def _find(name: str) -> dg.ExecutorDefinition:
     except ModuleNotFoundError as error:
         needed = (error.name or module).partition(".")[0].replace("_", "-")
         raise StudyError(
-            f"{EXECUTOR_VARIABLE} is {name!r}, which needs {needed}: install "
-            f"contextcliff-dagster[{name}]."
+            f"{EXECUTOR_VARIABLE} is {name!r}, which needs {needed}: install it with "
+            f"{install_command(name)}."
         ) from error
 
 

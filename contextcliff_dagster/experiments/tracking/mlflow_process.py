@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import sys
 import time
 from typing import Any
@@ -21,10 +22,9 @@ def main() -> int:
     try:
         from mlflow import MlflowClient
     except ImportError:
-        extra = f"{sys.executable} -m pip install mlflow"
+        extra = f"`{shlex.quote(sys.executable)} -m pip install mlflow`"
         other = "or name the Python that has it in CONTEXTCLIFF_TRACKER_PYTHON"
-        print(f"MLflow is not installed here: {extra}, {other}.", file=sys.stderr)
-        return 1
+        sys.exit(f"MLflow is not installed here: {extra}, {other}.")
     try:
         client = MlflowClient(tracking_uri=request["tracking_uri"])
         known = client.get_experiment_by_name(request["experiment"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,9 @@ def main() -> int:
     try:
         import wandb
     except ImportError:
-        extra = f"{sys.executable} -m pip install wandb"
+        extra = f"`{shlex.quote(sys.executable)} -m pip install wandb`"
         other = "or name the Python that has it in CONTEXTCLIFF_TRACKER_PYTHON"
-        print(f"wandb is not installed here: {extra}, {other}.", file=sys.stderr)
-        return 1
+        sys.exit(f"wandb is not installed here: {extra}, {other}.")
     try:
         for model in request["models"]:
             _log(wandb, request, model)

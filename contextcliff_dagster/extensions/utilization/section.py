@@ -104,7 +104,7 @@ class UtilizationSection(Section):
     )
     scales: Levels[str] = Field(
         default=("1k", "2k", "4k", "8k"),
-        description="Tokens of the JSON lines, 1k to 2M; `1k-64k` doubles from 1k to 64k",
+        description="Tokens of the JSON lines, 200 to 10M; `1k-64k` doubles from 1k to 64k",
         examples=[["100k", "500k", "1M", "2M"]],
     )
     seeds: int = Field(

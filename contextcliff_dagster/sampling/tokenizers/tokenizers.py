@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
-from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.contracts import StudyError, pip_install
 from contextcliff_dagster.freed_memory import return_freed_memory
 from contextcliff_dagster.sampling.tokenizers.server import CHECK_TEXTS, ServerTokenizer, whole
 from contextcliff_dagster.user_files import loads, read_file
@@ -340,19 +340,15 @@ def rank_file(encoding: str) -> bytes:
     Raises:
         StudyError: it is damaged.
     """
+    again = pip_install("--force-reinstall", "--no-deps", "bpe-openai")
     file = f"bpe_openai/data/{encoding}.tiktoken.gz"
     packed = Path(str(metadata.distribution("bpe-openai").locate_file(file)))
     try:
         content = gzip.decompress(packed.read_bytes())
     except (OSError, EOFError) as error:
-        raise StudyError(
-            f"The vocabulary {packed} is damaged ({error}); install bpe-openai again."
-        ) from error
+        raise StudyError(f"The vocabulary {packed} is damaged ({error}); run {again}.") from error
     if hashlib.sha256(content).hexdigest() != RANKS_SHA256[encoding]:
-        raise StudyError(
-            f"The vocabulary of tiktoken's {encoding!r} on this machine is damaged; install "
-            "bpe-openai again."
-        )
+        raise StudyError(f"The vocabulary of tiktoken's {encoding!r} is damaged; run {again}.")
     return content
 
 

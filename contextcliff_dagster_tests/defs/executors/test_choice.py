@@ -83,7 +83,9 @@ def test_one_that_is_not_installed_names_its_extra(
     for part in {module, *(part for part in sys.modules if part.startswith(f"{module}."))}:
         monkeypatch.setitem(sys.modules, part, None)  # as if it were not there
     monkeypatch.delitem(sys.modules, f"{EXECUTORS}.celery_workers", raising=False)
-    with pytest.raises(StudyError, match=rf"'{name}'.*install contextcliff-dagster\[{name}\]"):
+    with pytest.raises(
+        StudyError, match=rf"'{name}'.*pip install 'contextcliff-dagster\[{name}\]'"
+    ):
         chosen_executor()
 
 

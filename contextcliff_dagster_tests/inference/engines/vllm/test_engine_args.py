@@ -155,7 +155,7 @@ def test_tensors_are_shared_by_as_many_devices() -> None:
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
 @pytest.mark.parametrize("engine", ["vllm", "vllm_server"])
 def test_without_vllm_one_sentence_names_the_extra(engine: str) -> None:
-    with pytest.raises(EngineError, match=r"contextcliff-dagster\[vllm\]"):
+    with pytest.raises(EngineError, match=r" -m pip install 'contextcliff-dagster\[vllm\]'`"):
         open_engine(entry(engine=engine))
 
 
