@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from contextcliff_dagster.contracts import Example
+from contextcliff_dagster.contracts import Example, StudyError
 from contextcliff_dagster.corpora.materialize import read_rows, read_summary, write_rows
 from contextcliff_dagster.inference.execution.cost_estimate import SCAFFOLD_CHARS_PER_TOKEN
 from contextcliff_dagster.inference.models.models_file import get_model
@@ -262,6 +262,29 @@ class KeptDocuments(ABC):
             StoreError: the documents do not belong to ``study``, or the store has others.
         """
         raise NotImplementedError
+
+
+def refuse_prompt_keys(study: Study, experiment: str, repeated_by: str) -> None:
+    """Refuse keys of `prompt` that an experiment with prompts of its own cannot apply.
+
+    ``repeated_by``: its key that repeats calls. A study with a corpus uses `prompt` elsewhere.
+
+    Raises:
+        StudyError: such a key is set.
+    """
+    if study.has_corpus:
+        return
+    for key in ("template", "instructions", "output_schema"):
+        if getattr(study.prompt, key) is not None:
+            raise StudyError(
+                f"Study {study.name!r}: {experiment} has its own prompts, so `prompt.{key}` would "
+                "change nothing; remove it."
+            )
+    if study.prompt.replicates > 1:
+        raise StudyError(
+            f"Study {study.name!r}: `prompt.replicates` does not repeat {experiment}; remove it, "
+            f"and raise `{experiment}.{repeated_by}`."
+        )
 
 
 def tokenizer_name(study: Study, key: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.experiments.common.documents import refuse_prompt_keys
 from contextcliff_dagster.inference.requests.recipe import Sampling
 
 if TYPE_CHECKING:
@@ -47,19 +47,7 @@ def recipe_of(
         StudyError: the study has no other experiment, yet sets a key of `prompt` that these
             prompts do not use.
     """
-    if not study.has_corpus:
-        for key in ("template", "instructions", "output_schema"):
-            if getattr(study.prompt, key) is not None:
-                raise StudyError(
-                    f"Study {study.name!r}: continuations do not use "
-                    f"`prompt.{key}`; leave it out, or set "
-                    "`continuation.instruction`."
-                )
-        if study.prompt.replicates > 1:
-            raise StudyError(
-                f"Study {study.name!r}: `continuation.rounds` sets the repetitions; leave out "
-                "`prompt.replicates`."
-            )
+    refuse_prompt_keys(study, "continuation", "rounds")
     return replace(
         study.recipe(),
         template=TEMPLATE,

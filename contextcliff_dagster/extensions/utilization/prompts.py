@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Literal
 
-from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.experiments.common.documents import refuse_prompt_keys
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BenchmarkName, Evidence
 from contextcliff_dagster.extensions.utilization.extraction import MARKER
 from contextcliff_dagster.extensions.utilization.rendering.sentences import Format, Order, Verbosity
@@ -169,18 +169,7 @@ def recipe_of(
             apply.
     """
     recipe = study.recipe()
-    if not study.has_corpus:
-        for key in ("template", "instructions", "output_schema"):
-            if getattr(study.prompt, key) is not None:
-                raise StudyError(
-                    f"Study {study.name!r}: utilization has its own prompts, so `prompt.{key}` "
-                    "would change nothing; remove it."
-                )
-        if study.prompt.replicates > 1:
-            raise StudyError(
-                f"Study {study.name!r}: utilization repeats documents, not prompts; remove "
-                "`prompt.replicates` and raise `utilization.seeds`."
-            )
+    refuse_prompt_keys(study, "utilization", "seeds")
     limit = thought_tokens if thought == "on" else recipe.max_output_tokens
     return replace(
         recipe,

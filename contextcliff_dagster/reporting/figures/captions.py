@@ -38,15 +38,9 @@ def single_axis_words(axes: Axes, results: Sequence[Cliffs], limits: tuple[float
     if len(results) == 1:
         axes.set_title(headline(results, 40))
         return
-    from matplotlib.lines import Line2D
-
     caps = ((name, r.safe_cap_tokens) for name, r in zip(labels(results), results, strict=True))
     words = (f"{house.shortened(name, 36)}: {_cap_words(cap)}" for name, cap in caps)
-    styles = map(house.look, range(len(results)))
-    handles = [
-        Line2D([], [], color=style.colour, ls=style.dash, marker=style.marker, label=label)
-        for style, label in zip(styles, words, strict=True)
-    ]
+    handles = house.line_handles(words)
     axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), frameon=False)
 
 

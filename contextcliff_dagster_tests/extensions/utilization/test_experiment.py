@@ -283,7 +283,7 @@ def test_dagster_shows_it_fresh_until_it_is_edited(contextcliff_home: Path) -> N
     ("prompt", "why"),
     [
         ({"template": "{document} {question}"}, "`prompt.template` would change nothing"),
-        ({"replicates": 2}, "repeats documents, not prompts"),
+        ({"replicates": 2}, "does not repeat utilization; remove it"),
         ({"output_schema": {"type": "object"}}, "`prompt.output_schema` would change nothing"),
     ],
 )

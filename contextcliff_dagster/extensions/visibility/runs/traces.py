@@ -26,7 +26,13 @@ from contextcliff_dagster.extensions.visibility.behaviour import (
     columns_of,
 )
 from contextcliff_dagster.extensions.visibility.landscape import normalised_regret
-from contextcliff_dagster.extensions.visibility.runs.tuning import Bench, Benches, History, usage_of
+from contextcliff_dagster.extensions.visibility.runs.tuning import (
+    Bench,
+    Benches,
+    History,
+    finite,
+    usage_of,
+)
 from contextcliff_dagster.extensions.visibility.section import AXES, PlannedRun, section_of
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
@@ -96,8 +102,8 @@ def _of_start(bench: Bench, history: History) -> dict[str, Any]:
     start = history[0]
     return {
         "start_config": as_json(start.step.config),
-        "start_validation": _known(start.scores.validation),
-        "start_test": _known(start.scores.test),
+        "start_validation": finite(start.scores.validation),
+        "start_test": finite(start.scores.test),
         "start_regret": _regret(bench, start.scores.test),
     }
 
@@ -111,9 +117,9 @@ def _of_step(bench: Bench, history: History, answer: Mapping[str, Any]) -> dict[
     failure = no_answer or _failure(step, str(answer.get("raw_output") or ""))
     return {
         **columns_of(step),
-        "validation": _known(last.scores.validation),
-        "test": _known(last.scores.test),
-        "reported": _known(reported),
+        "validation": finite(last.scores.validation),
+        "test": finite(last.scores.test),
+        "reported": finite(reported),
         "regret": regret,
         "score": None if no_answer or regret is None else 1 - regret,
         "failed": step.source == "fallback",
@@ -294,8 +300,8 @@ def _training(history: History) -> dict[str, Any]:
     scores = history[-1].scores
     return {
         "config": dict(history[-1].step.config),
-        "validation": _known(scores.validation),
-        "test": _known(scores.test),
+        "validation": finite(scores.validation),
+        "test": finite(scores.test),
     }
 
 
@@ -314,7 +320,7 @@ def _step(bench: Bench, history: History, number: int) -> dict[str, Any]:
         "step": number,
         "source": history[-1].step.source,
         "best_step": best,
-        "best_validation": _known(history[best].scores.validation),
+        "best_validation": finite(history[best].scores.validation),
     }
 
 
@@ -330,9 +336,9 @@ def _summary(
         "higher_is_better": bench.task.score.higher_is_better,
         "best_step": best,
         "best_config": dict(history[best].step.config),
-        "best_validation": _known(history[best].scores.validation),
-        "reported_test": _known(history[best].scores.test),
-        "final_validation": _known(history[-1].scores.validation),
+        "best_validation": finite(history[best].scores.validation),
+        "reported_test": finite(history[best].scores.test),
+        "final_validation": finite(history[-1].scores.validation),
         "steps": len(history) - 1,
         "prompt_tokens": sum(usage.prompt_tokens for usage in usages),
         "output_tokens": sum(usage.output_tokens for usage in usages),
@@ -342,7 +348,3 @@ def _summary(
             [{"config": dict(step.config)} for step in steps]
         ),
     }
-
-
-def _known(score: float) -> float | None:
-    return score if score - score == 0 else None

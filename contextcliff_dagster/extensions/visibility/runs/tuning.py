@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.experiments.common.documents import (
     DEFAULT_TOKENIZER,
     GeneratedSamples,
     Made,
+    refuse_prompt_keys,
 )
 from contextcliff_dagster.experiments.common.experiment import Source
 from contextcliff_dagster.extensions.visibility.agent import (
@@ -157,7 +157,7 @@ class Bench:
     def state(self, history: History) -> RunState:
         """Convert a history to the run state from which prompts are built."""
         trials = tuple(
-            ShownTrial(entry.step.config, _finite(entry.scores.validation), entry.step.source)
+            ShownTrial(entry.step.config, finite(entry.scores.validation), entry.step.source)
             for entry in history
         )
         return RunState(trials, tuple(entry.usage for entry in history[1:]))
@@ -196,7 +196,8 @@ class Benches:
         return self._made[name]
 
 
-def _finite(score: float) -> float | None:
+def finite(score: float) -> float | None:
+    """Return a score, or None for one that is nan or infinite."""
     return score if score - score == 0 else None
 
 
@@ -301,9 +302,6 @@ def seeds_to_skip(
     return section.skipped_seeds
 
 
-_LEFT_ALONE = ("template", "instructions", "output_schema")
-
-
 @dataclass(frozen=True)
 class NextStep:
     """A function that returns the call following an answered call, until the run has all its steps.
@@ -392,18 +390,7 @@ def recipe_of(
         StudyError: see `sources_of`.
     """
     section = section_of(study)
-    if not study.has_corpus:
-        for key in _LEFT_ALONE:
-            if getattr(study.prompt, key) is not None:
-                raise StudyError(
-                    f"Study {study.name!r}: visibility has its own prompts, so "
-                    f"`prompt.{key}` would change nothing; remove it."
-                )
-        if study.prompt.replicates > 1:
-            raise StudyError(
-                f"Study {study.name!r}: `visibility.seeds` repeats runs; remove "
-                "`prompt.replicates`."
-            )
+    refuse_prompt_keys(study, "visibility", "seeds")
     recipe = study.recipe()
     plain = recipe.mode == "completion"
     return replace(
