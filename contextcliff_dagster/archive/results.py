@@ -35,7 +35,7 @@ FORMATS = (".jsonl", ".parquet")
 
 JUDGED = (
     *("accepted", "score", "em", "f1", "contained", "failure", "parsed_answer"),
-    *("task", "length_tokens", "bin", "evidence_position"),
+    *("task", "document", "length_tokens", "bin", "evidence_position"),
 )
 """Columns of `contracts.ANSWERS` that come from a study's sample and records, not the ledger."""
 

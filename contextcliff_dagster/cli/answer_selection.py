@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.cli.display.output import Survey, is_right, is_wrong
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.experiment import Experiment
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.inference.ledger.ledger import Ledger
+    from contextcliff_dagster.inference.requests.call_plan import PlannedCall
     from contextcliff_dagster.studies import Study
 
 
@@ -58,6 +59,20 @@ class ChosenAnswers:
         """Yield the answers by bin, then length; `ANSWERS` as values."""
         for table in self._tables():
             yield from table.to_pylist()
+
+    def calls(self, example_id: str) -> list[PlannedCall]:
+        """Return the calls that asked about an example; empty if the sample lacks it."""
+        from contextcliff_dagster.experiments.common.measurement import example_calls
+        from contextcliff_dagster.experiments.common.preparation import as_drawn
+
+        with suppress(StudyError):  # the sample is gone
+            run = replace(self._run, study=as_drawn(self._run.study, self._run.store))
+            return [
+                call
+                for experiment in self._experiments
+                for call in example_calls(run, experiment, example_id)
+            ]
+        return []
 
     def survey(self) -> Survey:
         """Return counts of the chosen models and bins, and the widths of the shown columns."""

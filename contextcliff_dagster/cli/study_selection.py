@@ -203,8 +203,9 @@ def for_tasks(study: Study, tasks: tuple[str, ...]) -> Study:
         digest = hashlib.sha256(json.dumps(named).encode()).hexdigest()[:6]
         return _asking(study, study_name(f"{study.name}-{plain}-{digest}"), tasks)
     task = named[0]
-    default = "lookup" if study.corpus.kind == "reference" else task
-    if task == (study.task or default):
+    if study.corpus.kind == "reference" and task == (study.task or "lookup"):
+        return study
+    if with_tasks(study.corpus.kind, study.corpus_options, tasks) == study.corpus_options:
         return study
     plain = re.sub(r"[^a-z0-9]+", "-", task.lower()).strip("-")
     if plain != task.replace("_", "-") or "-" in task:  # a hash tells what the name has lost

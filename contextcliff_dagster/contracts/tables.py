@@ -306,6 +306,7 @@ ANSWERS = Table(
         Column("length_tokens", "int64", "Tokens of the document alone", "tokens", nullable=False),
         Column("evidence_position", "float64", "Evidence position in the document", "share 0..1"),
         Column("control", "string", "no_context or oracle; null: with the document"),
+        Column("document", "string", "Name of the document, such as its file; null: unnamed"),
         Column("question", "string", "Null if the sample no longer has the example"),
         Column("accepted", "list<string>", "Accepted answers; null like the question"),
         Column("answer", "string", "Raw output; null if there is none or it was pruned"),

@@ -15,7 +15,7 @@ from contextcliff_dagster.experiments.common.records import examples_of
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import all_experiments, asked_experiments, partitioned
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.sampling.manifest import load_examples
+from contextcliff_dagster.sampling.manifest import load_named_examples
 from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster.studies import find_study
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
 
-_OF_EXAMPLE = ("accepted", "task", "length_tokens", "bin", "evidence_position")
+_OF_EXAMPLE = ("accepted", "task", "document", "length_tokens", "bin", "evidence_position")
 _OF_RECORD = tuple(name for name in JUDGED if name not in _OF_EXAMPLE)
 
 
@@ -60,7 +60,7 @@ def _examples(store: Store, study: str) -> dict[str, dict[str, Any]]:
     folder = store.manifest_dir(study)
     if not (folder / "manifest.json").exists():
         return {}
-    table = load_examples(folder).rename_columns({"answers": "accepted"})
+    table = load_named_examples(folder).rename_columns({"answers": "accepted"})
     return {
         row.pop("example_id"): row for row in table.select(["example_id", *_OF_EXAMPLE]).to_pylist()
     }

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from contextcliff_dagster.contracts import EVAL_RECORDS, ContextCliffError, EngineError, Verdict
 from contextcliff_dagster.contracts.errors import DataError
 from contextcliff_dagster.contracts.results import Cliffs
+from contextcliff_dagster.experiments.common.documents import new_files_note
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.measurement import estimate_cost
 from contextcliff_dagster.experiments.common.study_run import StudyRun
@@ -308,6 +309,9 @@ def prepare_study(
             with StudyRun.open(study, ledgered, name) as run:
                 estimate = estimate_cost(replace(run, store=drawn), asked_experiments(study))
         audit = preparation.prepare_audit(study, drawn) if sampled else None
+        account = manifest.header["corpus"].get("account", {}) if manifest else {}
+        if note := new_files_note(study, drawn, account):
+            estimate = replace(estimate, notes=(*estimate.notes, note))
     return Prepared(study, manifest, estimate, audit, kept=keep or frozen)
 
 

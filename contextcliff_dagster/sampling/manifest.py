@@ -272,6 +272,23 @@ def load_examples(directory: Path) -> pa.Table:
         return _examples(directory, _proven_head(directory))
 
 
+_NAMES_DOCUMENTS = ("folder", "file", "python-source")
+"""Kinds of corpus whose `source` is the document's name; others name the data set."""
+
+
+def load_named_examples(directory: Path) -> pa.Table:
+    """Load the examples with a column `document`, the document's name; see `load_examples`."""
+    import pyarrow as pa
+
+    with _damage_reported(directory):
+        head = _proven_head(directory)
+        examples = _examples(directory, head)
+        names = examples["source"].cast(pa.string())
+        if head["header"]["corpus"]["name"] not in _NAMES_DOCUMENTS:
+            names = pa.nulls(len(names), pa.string())
+        return examples.append_column("document", names)
+
+
 @lean_arrow()
 def _examples(directory: Path, head: Mapping[str, Any]) -> pa.Table:
     if "examples" in head:

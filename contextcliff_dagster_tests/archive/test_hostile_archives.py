@@ -260,8 +260,8 @@ DEEP = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
 OTHER = "f" * 64
 
 HOSTILE: dict[str, tuple[Spoil, str]] = {
-    "a link": (_member(_link()), "no plain file"),
-    "a folder": (_member(zipfile.ZipInfo("x/"), b""), "no plain file"),
+    "a link": (_member(_link()), "not a regular file"),
+    "a folder": (_member(zipfile.ZipInfo("x/"), b""), "not a regular file"),
     "a path upwards": (_member(zipfile.ZipInfo("../evil")), "'../evil'"),
     "an absolute path": (_member(zipfile.ZipInfo("/etc/evil")), "'/etc/evil'"),
     "an endless name": (_member(zipfile.ZipInfo("n" * 60_000)), "nnn"),
@@ -316,7 +316,7 @@ HOSTILE: dict[str, tuple[Spoil, str]] = {
         _description(lambda d: d["study"].update(name="../evil")),
         "a study that this version cannot read",
     ),
-    "a study that is nothing": (_description(lambda d: d.update(study={})), "no study"),
+    "a study that is nothing": (_description(lambda d: d.update(study={})), "a study that this version"),
     "a sample 100,000 deep": (_raw("manifest/manifest.json", DEEP), "manifest.json"),
     "a sample without examples": (_manifest(lambda m: m.pop("examples")), "sample"),
     "a sample without lengths": (_manifest(lambda m: m["header"].pop("lengths")), "manifest.json"),

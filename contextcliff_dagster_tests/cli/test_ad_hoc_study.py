@@ -78,9 +78,35 @@ def test_a_folder_with_questions_is_measured_and_accounted_for(
     assert rows[asked[1][0]]["fate"] == "used"
     assert int(rows[asked[1][0]]["tokens"]) > 0
     assert rows["broken.pdf"]["fate"] == "no_question"
+    listed = json.loads(call("answers", study, "--json").out)["answers"]
+    assert {row["document"] for row in listed} <= {name for name, *_ in asked}
+    assert "DOCUMENT" in call("answers", study).out
+    export = tmp_path / "calls.jsonl"
+    assert call("ledger", "export", study, str(export), "--no-prompts").code == 0
+    exported = [json.loads(line) for line in export.read_text(encoding="utf-8").splitlines()]
+    assert {row["document"] for row in exported} == {row["document"] for row in listed}
     cliffs = json.loads(next(folder.glob("profiles/*/*/cliffs.json")).read_text())
     assert cliffs["task"] == "question_answering"
     assert cliffs["n_documents"] > 5
+
+
+def test_files_added_to_a_folder_are_named_until_they_are_drawn(
+    tmp_path: Path, contextcliff_home: Path
+) -> None:
+    docs = tmp_path / "docs"
+    stories(docs)
+    options = ("--data", str(docs), "--questions", "recall", *MODEL)
+    assert call("prepare", *options).code == 0
+    stories(docs, 26)
+    write(docs / ".hidden.md", "not a document\n")
+    (study,) = (path.stem for path in contextcliff_home.glob("_studies/*-recall.yaml"))
+    named = f"2 new files are in {docs}: `contextcliff prepare {study}` draws a sample with them."
+    for line in (("profile", study), ("profile", *options)):
+        assert named in call(*line, "--dry-run").err
+    ended = call("prepare", study)
+    assert "27 files found, 26 used" in ended.out
+    assert "new file" not in ended.err + call("profile", study, "--dry-run").err
+    assert "stay unused: 20 are asked in each bin. Raise `sampling.samples_per_bin`" in ended.out
 
 
 def test_recall_is_called_so_everywhere(tmp_path: Path, contextcliff_home: Path) -> None:

@@ -9,20 +9,24 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from contextcliff_dagster.cli.answer_selection import ChosenAnswers, Wanted, answered_campaign
 from contextcliff_dagster.cli.display.output import AnswerTable, Survey, print_json, visible
+from contextcliff_dagster.cli.display.samples import as_lines, as_object, without_temperature
 from contextcliff_dagster.cli.options import StudyOptions, common_options, gathered_as, together
 from contextcliff_dagster.cli.study_selection import choose_study
 from contextcliff_dagster.contracts import ANSWERS, FailureTag, StudyError
 from contextcliff_dagster.reporting.wording import count
 from contextcliff_dagster.sampling.draw_manifest import CONTROLS
 from contextcliff_dagster.store import atomic_path
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.inference.requests.call_plan import PlannedCall
 
 _FORMATS = ("table", "jsonl", "csv")
 _WIDTH = 120
@@ -69,6 +73,14 @@ _CHOICE = together(
     help="Output format (default: by the suffix of --output, else a table).",
 )
 @click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE.")
+@click.option(
+    "--show",
+    "shown",
+    metavar="ID",
+    help="Show one question: its prompt, replies, accepted answers, scores and evidence. ID is in "
+    "the table; its beginning is enough.",
+)
+@click.option("--whole", is_flag=True, help="With --show, do not shorten the document.")
 @common_options
 def answers(
     study: str,
@@ -76,10 +88,12 @@ def answers(
     campaign: str | None,
     form: str | None,
     output: Path | None,
+    shown: str | None,
+    whole: bool,
     as_json: bool,
 ) -> None:
-    """List the answers of STUDY: question, accepted answers, reply, score, failure tag, document
-    length, and the position of the evidence in the document (AT).
+    """List the answers of STUDY: question, accepted answers, reply, score, failure tag, document,
+    its length, and the position of the evidence in it (AT).
 
     Answers are sorted by bin, then length; no call is made. JSONL and CSV hold the full texts.
     """
@@ -89,11 +103,23 @@ def answers(
         raise StudyError(
             "--json prints one JSON object, so --format does not apply; use only one of them."
         )
+    if whole and shown is None:
+        raise StudyError("--whole needs --show ID; add it, or leave out --whole.")
+    if shown is not None and (form is not None or output is not None):
+        raise StudyError("--show prints to the terminal; leave out --format and --output.")
     chosen = choose_study(StudyOptions(study))
     with answered_campaign(chosen, campaign) as run:
         selected = ChosenAnswers(run, wanted)
         where = {"study": run.study.name, "campaign": run.campaign}
-        if output is not None:
+        if shown is not None:
+            rows = _rows_of(selected, shown, run.study.name)
+            calls = selected.calls(rows[0]["example_id"])
+            if as_json:
+                prompts = [as_object(call, without_temperature(run.study)) for call in calls]
+                print_json({**where, "answers": rows, "prompts": prompts})
+            else:
+                _print_all(_shown(rows, calls, whole=whole))
+        elif output is not None:
             _write(selected, output, form, where, as_json=as_json)
         elif as_json:
             rows = list(selected.rows())
@@ -107,11 +133,67 @@ def _counts(survey: Survey) -> dict[str, int]:
     return {name: getattr(survey, name) for name in names}
 
 
+def _rows_of(found: ChosenAnswers, beginning: str, study: str) -> list[dict[str, Any]]:
+    """Return the answers to the question whose id has this beginning.
+
+    Raises:
+        StudyError: there is none, or there are several questions.
+    """
+    rows = [row for row in found.rows() if row["example_id"].startswith(beginning)]
+    ids = {row["example_id"] for row in rows}
+    if len(ids) == 1:
+        return rows
+    why = f"{len(ids):,} questions have" if ids else "No chosen answer has"
+    raise StudyError(
+        f"{why} an id that begins with {beginning!r}; the column ID of `contextcliff answers "
+        f"{study}` lists them, and --format jsonl has them whole."
+    )
+
+
+def _shown(
+    rows: Sequence[Mapping[str, Any]], calls: Sequence[PlannedCall], *, whole: bool
+) -> Iterator[str]:
+    """Yield the lines that show one question: document, answers, evidence and prompts."""
+    first = rows[0]
+    accepted = (
+        "no longer in the sample" if first["accepted"] is None else ", or ".join(first["accepted"])
+    )
+    yield f"Document: {visible(first['document'] or first['document_id'])}, " + (
+        f"{count(first['length_tokens'], 'token')}, bin {first['bin']}"
+    )
+    yield f"Question: {visible(first['question'] or 'no longer in the sample')}"
+    yield f"Accepted: {visible(accepted)}"
+    if (at := first["evidence_position"]) is None:
+        yield "Evidence: not located"
+    else:
+        yield f"Evidence: at {at:.0%} of the document"
+        if calls:
+            text, place = calls[0].document, round(at * len(calls[0].document))
+            around = " ".join(text[max(place - 80, 0) : place + 160].split())
+            yield f"          ... {visible(around)} ..."
+    for row in rows:
+        score = "not scored" if row["score"] is None else f"score {row['score']:.2f}"
+        tag = f", {row['failure']}" if row["failure"] else ""
+        yield ""
+        yield f"Reply of {visible(row['model'])} to wording {row['replicate'] + 1}: {score}{tag}"
+        reply = row["answer"] if row["answer"] is not None else f"({row['error'] or 'no answer'})"
+        yield from map(visible, reply.split("\n"))
+        if row["parsed_answer"] not in (None, reply):
+            yield f"Scored text: {visible(row['parsed_answer'])}"
+    for call in calls:
+        yield ""
+        yield from as_lines(call, f"temperature {call.recipe.temperature:g}", whole=whole)
+
+
 def _print(found: ChosenAnswers, form: str, where: dict[str, str]) -> None:
+    width = shutil.get_terminal_size((_WIDTH, 24)).columns
+    _print_all(_lines(found, form, where, max(width, 60)))
+
+
+def _print_all(lines: Iterable[str]) -> None:
     if hasattr(sys.stdout, "reconfigure"):  # whatever the locale: the texts are in any language
         sys.stdout.reconfigure(encoding="utf-8")
-    width = shutil.get_terminal_size((_WIDTH, 24)).columns
-    for line in _lines(found, form, where, max(width, 60)):
+    for line in lines:
         click.echo(line)
 
 

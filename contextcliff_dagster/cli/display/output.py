@@ -288,6 +288,8 @@ class Survey:
             ),
         }
         longest = {name: pc.max(pc.utf8_length(column)).as_py() for name, column in texts.items()}
+        if rows["document"].null_count < rows.num_rows:
+            longest["DOCUMENT"] = pc.max(pc.utf8_length(rows["document"])).as_py()
         longest["TOKENS"] = len(f"{pc.max(rows['length_tokens']).as_py():,}")
         for name, width in longest.items():
             self.widths[name] = max(self.widths.get(name, len(name)), width or 1)
@@ -315,16 +317,23 @@ def is_wrong(rows: pa.Table) -> pa.ChunkedArray:
     return pc.and_not(pc.is_valid(rows["failure"]), pc.is_in(rows["failure"], value_set=unscored))
 
 
+ID_SHOWN = 8
+"""Characters of an example's id in the table of answers; `answers --show` takes a beginning."""
+
+
 class AnswerTable:
     """A table of answers whose lines are at most ``width`` columns wide."""
 
     def __init__(self, survey: Survey, width: int) -> None:
-        heads = ["BIN", "TOKENS", "AT", *(["#"] if survey.replicates > 1 else []), "SCORE"]
-        heads += ["RESULT", *(["MODEL"] if len(survey.models) > 1 else [])]
+        heads = ["ID", "BIN", "TOKENS", "AT", *(["#"] if survey.replicates > 1 else []), "SCORE"]
+        heads += ["RESULT", *(["DOCUMENT"] if "DOCUMENT" in survey.widths else [])]
+        heads += ["MODEL"] if len(survey.models) > 1 else []
         self._heads = heads
-        self._width = {**survey.widths, "AT": 4, "SCORE": 5, "#": len(str(survey.replicates))}
-        if "MODEL" in heads:
-            self._width["MODEL"] = min(self._width["MODEL"], max(width // 4, 12))
+        numbers_of = {"ID": ID_SHOWN, "AT": 4, "SCORE": 5, "#": len(str(survey.replicates))}
+        self._width = {**survey.widths, **numbers_of}
+        for name in ("DOCUMENT", "MODEL"):
+            if name in heads:
+                self._width[name] = min(self._width[name], max(width // 5, 12))
         numbers = sum(self._width[name] + len(_GAP) for name in heads)
         needed = [survey.widths[name] for name in _TEXTS]
         gaps = len(_GAP) * (len(_TEXTS) - 1)
@@ -344,12 +353,14 @@ class AnswerTable:
         got = next((row[k] for k in ("parsed_answer", "answer") if row[k] is not None), None)
         yield from self._lines(
             {
+                "ID": row["example_id"][:ID_SHOWN],
                 "BIN": row["bin"],
                 "TOKENS": f"{row['length_tokens']:,}",
                 "AT": "-" if at is None else f"{at:.0%}",
                 "#": str(row["replicate"]),
                 "SCORE": "-" if score is None else f"{score:.2f}",
                 "RESULT": row["failure"] or _result(row),
+                "DOCUMENT": row["document"] or "-",
                 "MODEL": row["model"],
                 "QUESTION": row["question"] or "-",
                 "ACCEPTED": "-" if row["accepted"] is None else _OR.join(row["accepted"]),

@@ -219,8 +219,8 @@ def _print_sample(prepared: Prepared, store: Store) -> None:
         click.echo(lost["sentence"])
     if prepared.kept and (files := file_list(study, store, account)):
         click.echo(f"Outcome of each file: {files}")
-    if few := _few(manifest, drawn, study):
-        click.echo(f"\n{few}")
+    for sentence in filter(None, (_few(manifest, drawn, study), _unused(manifest, drawn, study))):
+        click.echo(f"\n{sentence}")
     click.echo(f"\n{estimate_sentence(prepared)}")
     digest = f"sha256 {manifest.sha256[:16]}..."
     if prepared.kept:
@@ -259,6 +259,19 @@ def _few(manifest: Manifest, drawn: Counter[str], study: Study) -> str:
     return (
         f"{sentence}; {who} more, but at most {each} a document "
         f"{'is' if most == 1 else 'are'} asked (--questions-per-document N)."
+    )
+
+
+def _unused(manifest: Manifest, drawn: Counter[str], study: Study) -> str:
+    """Return a sentence about questions beyond the number asked for, or "" if there is none."""
+    requested, bins = study.sampling.samples_per_bin, manifest.bins
+    full = [b for b in bins if b.merged_into is None and drawn[b.bin] == requested < b.n]
+    unused, of = sum(b.n - requested for b in full), sum(b.n for b in bins)
+    if not unused:
+        return ""
+    return (
+        f"Of {of:,} questions, {unused:,} stay unused: {requested:,} are asked in each bin. Raise "
+        "`sampling.samples_per_bin` (--samples-per-bin N) to ask more."
     )
 
 

@@ -127,6 +127,7 @@ class _Examples:
             columns = {
                 "question": sample["question"].combine_chunks(),
                 "accepted": sample["answers"].combine_chunks(),
+                "document": sample["document"].combine_chunks(),
             }
         self._ids, self._columns = ids, columns
 
@@ -147,9 +148,10 @@ class _Examples:
 def _sample(run: StudyRun) -> pa.Table:
     """Return the examples of the study's manifest, even if outdated; empty if it is gone."""
     from contextcliff_dagster.contracts import MANIFEST_EXAMPLES
-    from contextcliff_dagster.sampling.manifest import load_examples
+    from contextcliff_dagster.sampling.manifest import load_named_examples
 
     folder = run.store.manifest_dir(run.study.name)
     if not (folder / "manifest.json").exists():
-        return MANIFEST_EXAMPLES.arrow_schema().empty_table()
-    return load_examples(folder)
+        empty = MANIFEST_EXAMPLES.arrow_schema().empty_table()
+        return empty.append_column("document", pa.nulls(0, pa.string()))
+    return load_named_examples(folder)

@@ -148,6 +148,30 @@ def notes_on_files(study: Study, store: Store, account: Mapping[str, Any]) -> li
     return parts
 
 
+def new_files_note(study: Study, store: Store, account: Mapping[str, Any]) -> str | None:
+    """Return a sentence on files added to the folder since the sample was drawn; None without any.
+
+    Only names are compared; no file is opened.
+    """
+    from contextcliff_dagster.corpora.folder.file_report import walk
+
+    listed = file_list(study, store, account)
+    folder = Path(str(study.corpus_options.get("path", "")))
+    if listed is None or study.corpus.kind != "folder" or not folder.is_dir():
+        return None
+    try:
+        refuse_without_leave(study, "corpus")
+    except StudyError:  # an imported study may not look into the folder that it names
+        return None
+    known = {row["file"] for row in read_rows(listed)}
+    new = sum(file.name not in known for file in walk(folder).found)
+    files = "1 new file is" if new == 1 else f"{new:,} new files are"
+    remedy = (
+        f"`contextcliff prepare {study.name}` draws a sample with {'it' if new == 1 else 'them'}"
+    )
+    return f"{files} in {folder}: {remedy}." if new else None
+
+
 @dataclass(frozen=True)
 class Made:
     """A question about a document generated for it; ``task`` and ``metadata`` as in Example."""

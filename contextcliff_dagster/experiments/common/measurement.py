@@ -99,7 +99,7 @@ def estimate_cost(run: StudyRun, experiments: Sequence[Experiment]) -> CostEstim
             skipped |= {(name, entry.name) for entry in entries if experiment.not_asked(entry)}
     made = estimate(plans, entries, run.ledger, skipped)
     first = [sentence for each in experiments for sentence in each.before_first_call(run)]
-    return replace(made, notes=(*made.notes, *first))
+    return replace(made, notes=(*made.notes, *first)) if first else made
 
 
 def measure_cells(
@@ -296,6 +296,25 @@ def spread_calls(
         ranks = [rank for _, rank in places]
         calls += _calls(run, experiment, source, cell, ranks)
     return calls
+
+
+def example_calls(run: StudyRun, experiment: Experiment, example_id: str) -> list[PlannedCall]:
+    """Return the first calls about an example, one for each wording; empty if the sample lacks it.
+
+    The keys belong to no serving identity.
+
+    Raises:
+        StudyError: no sample is drawn.
+    """
+    cells, n = experiment.cells(run.study), experiment.samples_per_cell(run.study)
+    return [
+        call
+        for source in sources_of(run, experiment, known=True)
+        for call in plan_calls(
+            source.samples, "", recipe_of(experiment, source, run.study), run.campaign, cells, n
+        )
+        if call.example.example_id == example_id
+    ]
 
 
 def _spread(cells: int, examples: int) -> list[tuple[int, int]]:

@@ -219,7 +219,7 @@ def embedded_answers(
 
     numbers: dict[str, int] = {}
     examples: dict[str, list[Any]] = {
-        name: [] for name in ("x", "position", "question", "accepted")
+        name: [] for name in ("x", "position", "document", "question", "accepted")
     }
     model_columns: list[dict[str, list[Any]]] = [
         {name: [] for name in ("example", "answer", "read", "tag", *_score_names(result, scores))}
@@ -232,6 +232,7 @@ def embedded_answers(
             question, accepted = rows["question"][i], rows["accepted"][i]
             examples["x"].append(rows["length_tokens"][i])
             examples["position"].append(rounded(rows["evidence_position"][i]))
+            examples["document"].append(shown(rows["document"][i]))
             examples["question"].append(shown(question))
             examples["accepted"].append(None if accepted is None else [*map(shown, accepted)])
         columns, result = model_columns[number], results[number]
@@ -247,6 +248,8 @@ def embedded_answers(
     for columns in model_columns:
         if not any(columns["read"]):
             del columns["read"]
+    if not any(examples["document"]):
+        del examples["document"]
     return {"examples": examples, "given": model_columns, "limit": limit}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import stat
 import subprocess
 from pathlib import Path
@@ -110,6 +111,45 @@ def test_what_is_not_there_is_named_with_what_is(
     store: Path, options: tuple[str, ...], words: list[str]
 ) -> None:
     assert_one_sentence(listed(store, *options), *words)
+
+
+def test_one_question_is_shown_with_prompt_replies_and_evidence(store: Path) -> None:
+    first = objects(store)[0]
+    name = first["example_id"]
+    ended = listed(store, "--show", name[:8])
+    assert (ended.code, ended.err) == (0, "")
+    assert f"Document: {first['document_id']}, {first['length_tokens']:,} tokens" in ended.out
+    assert f"Question: {first['question']}\nAccepted: {first['accepted'][0]}\n" in ended.out
+    assert f"Evidence: at {first['evidence_position']:.0%} of the document" in ended.out
+    assert f"Reply of {first['model']} to wording 1: score {first['score']:.2f}" in ended.out
+    assert f"Prompt of {name}: bin b00" in ended.out
+    shown = json.loads(listed(store, "--show", name, "--json").out)
+    assert {row["example_id"] for row in shown["answers"]} == {name}
+    (prompt,) = shown["prompts"]
+    assert first["question"] in json.dumps(prompt["messages"])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--show", "zz"), "No chosen answer has an id that begins with 'zz'; the column ID of"),
+        (("--show", ""), "questions have an id that begins with ''"),
+        (("--show", "zz", "--format", "csv"), "--show prints to the terminal"),
+        (("--whole",), "--whole needs --show ID"),
+    ],
+)
+def test_what_cannot_be_shown_is_a_sentence(
+    store: Path, options: tuple[str, ...], words: str
+) -> None:
+    assert_one_sentence(listed(store, *options), words)
+
+
+def test_a_question_is_shown_after_its_sample_is_gone(store: Path) -> None:
+    name = objects(store)[0]["example_id"]
+    shutil.rmtree(store / "quick" / "manifest")
+    ended = listed(store, "--show", name)
+    assert (ended.code, ended.err) == (0, "")
+    assert "Question: no longer in the sample\nAccepted: no longer in the sample" in ended.out
 
 
 def test_a_study_without_answers_says_how_to_get_them(store: Path, tmp_path: Path) -> None:

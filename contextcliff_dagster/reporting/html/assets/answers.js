@@ -76,9 +76,10 @@ function position(share) {
 }
 
 function answerItem(data, { example, given }, score) {
-  const { x, question, accepted } = data.examples, wanted = accepted[example];
+  const { x, document: names, question, accepted } = data.examples, wanted = accepted[example];
   return tag("li", { class: "asked" },
-    tag("p", { class: "facts" }, tag("span", {}, `${whole(x[example])} tokens`), position(data.examples.position[example])),
+    tag("p", { class: "facts" }, names && names[example] ? tag("span", { dir: "auto" }, names[example]) : null,
+      tag("span", {}, `${whole(x[example])} tokens`), position(data.examples.position[example])),
     tag("p", { class: "question", dir: "auto" }, question[example] ?? "The question is no longer in the sample."),
     wanted ? tag("p", { class: "accepted" }, tag("span", { class: "soft" }, "Accepted: "),
       tag("span", { dir: "auto" }, wanted.join(" | "))) : null,
