@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import shlex
 from collections.abc import Sequence
@@ -13,33 +14,42 @@ from contextcliff_dagster.cli.errors import INTERRUPTED, guarded, shown_argument
 from contextcliff_dagster.cli.shell import add_completion, ended_by_signals
 from contextcliff_dagster.contracts.extensions import extensions, load_address
 
-_COMMANDS = {
-    "init": "Set up a measurement of your model on your documents.",
-    "profile": "Measure what a study still lacks, and print its report.",
-    "prepare": "Freeze the sample of a study, and estimate the cost.",
-    "report": "Rebuild a study's report without a call.",
-    "answers": "List questions, accepted answers and the model's answers.",
-    "analyze": "Find the verdict and the safe cap for scores you already have.",
-    "compare": "Compare two measurements, paired by example where possible.",
-    "calibrate": "Simulate a design: false alarms, unsafe caps, power.",
-    "baseline": "Pin a campaign, and compare later ones with it.",
-    "policy": "Write the safe cap into a file that a gateway enforces.",
-    "guard": "Check a call against a policy's cap.",
-    "card": "Write a block for a model card, JSON-LD and a badge.",
-    "models": "List the models, add one, or compare two.",
-    "studies": "List the studies, retire or rename one.",
-    "tokenizers": "List the tokenizers that count lengths.",
-    "campaign": "Start another dated measurement of a study, or list them.",
-    "ledger": "Inspect, verify, export or prune the record of every call.",
-    "doctor": "Check what is installed, reachable and writable.",
-    "serve": "Serve a model as an OpenAI-compatible endpoint.",
-    "ui": "Open the Dagster UI with the assets loaded.",
-    "export": "Write a study with its sample and its calls to one file.",
-    "import": "Import an exported study into this store.",
-    "gallery": "Build a static site of exported studies.",
-    "atlas": "Show published results of others, or build a site of them.",
+_GROUPS = {
+    "Start": {
+        "init": "Set up a measurement of your model on your documents.",
+        "profile": "Measure what a study still lacks, and print its report.",
+        "answers": "List questions, accepted answers and the model's answers.",
+        "report": "Rebuild a study's report without a call.",
+    },
+    "Use a cap": {
+        "policy": "Write the safe cap into a file that a gateway enforces.",
+        "guard": "Check a call against a policy's cap.",
+        "serve": "Serve a model as an OpenAI-compatible endpoint.",
+        "ui": "Open the Dagster UI with the assets loaded.",
+    },
+    "Compare": {
+        "compare": "Compare two measurements, paired by example where possible.",
+        "baseline": "Pin a campaign, and compare later ones with it.",
+        "gallery": "Build a static site of exported studies.",
+        "atlas": "Show published results of others, or build a site of them.",
+    },
+    "Other experiments": {},  # of the extensions
+    "Look after": {
+        "prepare": "Freeze the sample of a study, and estimate the cost.",
+        "analyze": "Find the verdict and the safe cap for scores you already have.",
+        "calibrate": "Simulate a design: false alarms, unsafe caps, power.",
+        "studies": "List the studies, retire or rename one.",
+        "campaign": "Start another dated measurement of a study, or list them.",
+        "models": "List the models, add one, or compare two.",
+        "tokenizers": "List the tokenizers that count lengths.",
+        "ledger": "Inspect, verify, export or prune the record of every call.",
+        "export": "Write a study with its sample and its calls to one file.",
+        "import": "Import an exported study into this store.",
+        "card": "Write a block for a model card, JSON-LD and a badge.",
+        "doctor": "Check what is installed, reachable and writable.",
+    },
 }
-"""Command -> one-line summary for the help."""
+"""Section of the help -> command -> one-line summary."""
 _MODULES = {
     "init": ".setup.init",
     "prepare": ".commands.profile",
@@ -59,15 +69,15 @@ _MODULES = {
 _OWN_OPTIONS = ("-h", "--help", "--version")
 
 
-def _summaries() -> list[tuple[str, str]]:
-    """Return each command with its summary; extensions' commands come last."""
-    added = [(name, row[0]) for e in extensions().values() for name, row in e.commands.items()]
-    return [*_COMMANDS.items(), *added]
+def _groups() -> dict[str, dict[str, str]]:
+    """Return each section of the help with its commands and their summaries."""
+    added = {name: row[0] for e in extensions().values() for name, row in e.commands.items()}
+    return {**_GROUPS, "Other experiments": added}
 
 
 def _address(command: str) -> str | None:
     """Return the import address of a command, or None if it does not exist."""
-    if command in _COMMANDS:
+    if any(command in commands for commands in _GROUPS.values()):
         module = _MODULES.get(command, f".commands.{command}")
         return f"contextcliff_dagster.cli{module}:{'import_' if command == 'import' else command}"
     entries = (extension.commands.get(command) for extension in extensions().values())
@@ -82,7 +92,7 @@ class _Commands(click.Group):
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name, _ in _summaries()]
+        return [name for commands in _groups().values() for name in commands]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if (address := _address(cmd_name)) is None:
@@ -94,8 +104,13 @@ class _Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # None of their modules is imported for this.
-        with formatter.section("Commands"):
-            formatter.write_dl(_summaries())
+        width = max(map(len, self.list_commands(ctx)))
+        for title, commands in _groups().items():
+            if commands:
+                with formatter.section(title):
+                    formatter.write_dl(
+                        [(name.ljust(width), text) for name, text in commands.items()]
+                    )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -103,10 +118,12 @@ class _Commands(click.Group):
         if args and _address(args[0]) is None and not ctx.resilient_parsing:
             broken = [name for name, extension in extensions().items() if extension.failure]
             missing = f". Extension {', '.join(broken)} is broken: see `contextcliff doctor`"
+            names = self.list_commands(ctx)
+            near = difflib.get_close_matches(args[0], names, n=1)
+            known = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}."
             raise click.UsageError(
-                f"There is no command {args[0]!r}; there are {', '.join(self.list_commands(ctx))}, "
-                "and `contextcliff profile STUDY` measures a study of that name"
-                f"{missing if broken else ''}"
+                f"There is no command {args[0]!r}; {known} `contextcliff profile STUDY` measures a "
+                f"study of that name{missing if broken else ''}"
             )
         return super().resolve_command(ctx, args)
 

@@ -7,11 +7,11 @@ import inspect
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
 
@@ -51,6 +51,21 @@ class StudyOptions:
     score: tuple[str, ...] = ()
     ttft_limit: float | None = None
     trust_study: bool = False
+
+
+class GroupedCommand(click.Command):
+    """A command whose help shows its options in sections; those in none come last."""
+
+    option_groups: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """Section -> names of its parameters."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        left = {param.name: param for param in self.get_params(ctx)}
+        for title, names in (*self.option_groups.items(), ("Options", tuple(left))):
+            params = [left.pop(name) for name in names if name in left]
+            rows = [row for param in params if (row := param.get_help_record(ctx))]
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
 class Finite(click.FloatRange):

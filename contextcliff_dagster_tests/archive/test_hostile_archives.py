@@ -316,7 +316,10 @@ HOSTILE: dict[str, tuple[Spoil, str]] = {
         _description(lambda d: d["study"].update(name="../evil")),
         "a study that this version cannot read",
     ),
-    "a study that is nothing": (_description(lambda d: d.update(study={})), "a study that this version"),
+    "a study that is nothing": (
+        _description(lambda d: d.update(study={})),
+        "a study that this version",
+    ),
     "a sample 100,000 deep": (_raw("manifest/manifest.json", DEEP), "manifest.json"),
     "a sample without examples": (_manifest(lambda m: m.pop("examples")), "sample"),
     "a sample without lengths": (_manifest(lambda m: m["header"].pop("lengths")), "manifest.json"),

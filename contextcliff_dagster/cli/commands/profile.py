@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 
@@ -41,6 +41,7 @@ from contextcliff_dagster.cli.measuring.options import (
 )
 from contextcliff_dagster.cli.options import (
     MOST_SAMPLES,
+    GroupedCommand,
     StudyOptions,
     common_options,
     count_option,
@@ -185,7 +186,21 @@ def measure_in_rounds(runs: LocalRuns, target: Target, watch: Watch) -> Profiled
     return done.profiled
 
 
-@click.command()
+class _Profile(GroupedCommand):
+    option_groups: ClassVar[Mapping[str, Sequence[str]]] = {
+        "Questions": ("data", "questions", "dataset", "tasks", "prompt", "replicates"),
+        "Sample": (
+            *("samples_per_bin", "questions_per_document", "seed"),
+            *("allow_synthetic_length", "trust_study"),
+        ),
+        "Models": ("models", "kv_policies", "kv_budgets"),
+        "Cost": ("budget", "deadline", "dry_run", "yes", "campaign", "pay_again"),
+        "Rounds": ("pilot", "until", "batch", "sentinel"),
+        "Judgement": ("tolerance", "score", "ttft_limit", "controls", "attention"),
+    }
+
+
+@click.command(cls=_Profile)
 @study_options
 @synthetic_option
 @spending_options

@@ -35,6 +35,7 @@ from contextcliff_dagster.cli.setup.endpoint import (
     typed,
 )
 from contextcliff_dagster.contracts import CorpusError, StudyError
+from contextcliff_dagster.reporting.wording import count
 
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.execution.single_request import Trial
@@ -46,6 +47,8 @@ _TOLERANCES = (0.3, 0.2, 0.1)
 _ROOM_TO_REASON = 4096
 """Output tokens for a model that reasons before it answers."""
 _LEAST_DOCUMENTS = 5
+_LOOKED_AT = 12
+"""PDF files whose text is looked for, the smallest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +212,11 @@ def _relative(path: str, home: Path) -> str:
     return path
 
 
-def _documents(study: Study) -> int | None:
-    """Count a folder's documents without reading them; return None for other corpora.
+def _documents(study: Study, *, tell: bool = True) -> int | None:
+    """Count a folder's documents, reading only some PDF files; return None for other corpora.
 
     Raises:
-        CorpusError: there are too few documents.
+        CorpusError: there are too few documents, or too few with text.
     """
     from contextcliff_dagster.corpora.folder import FolderCorpus
 
@@ -221,12 +224,21 @@ def _documents(study: Study) -> int | None:
         return None
     corpus = FolderCorpus(study.corpus.options)
     number = corpus.count_to_read()
-    if number < _LEAST_DOCUMENTS:
+    scans, looked_at = corpus.scans(_LOOKED_AT)
+    scanned = (
+        f"PDF files without text, perhaps scans: {len(scans)} of {looked_at} looked at, such as "
+        f"{scans[0]}. Recognise their text first (OCR, for example with ocrmypdf)."
+        if scans
+        else ""
+    )
+    if number - len(scans) < _LEAST_DOCUMENTS:
         raise CorpusError(
-            f"{corpus.path} has {number} document{'' if number == 1 else 's'} to ask about; a "
-            f"curve over length needs at least {_LEAST_DOCUMENTS}, and some 60 of lengths over a "
-            "decade make a good one."
+            f"{corpus.path} has {count(number, 'document')} to ask about; a curve over length "
+            f"needs at least {_LEAST_DOCUMENTS} with text, and some 60 of lengths over a decade "
+            f"make a good one. {scanned}".rstrip()
         )
+    if scanned and tell:
+        say(f"Note: {scanned}")
     return number
 
 
@@ -240,7 +252,7 @@ def _asked_data(wishes: StudyWishes) -> StudyWishes:
         wishes = replace(wishes, questions=ask("A table of questions, or recall", "recall"))
     options = StudyOptions(study=None, data=wishes.data, questions=wishes.questions)
     study = over_data(options, tell=False)  # `new_study` tells it
-    if (documents := _documents(study)) is not None:
+    if (documents := _documents(study, tell=False)) is not None:
         say(f"  {documents:,} documents, {study.bins.count} bins of length.")
     return wishes
 

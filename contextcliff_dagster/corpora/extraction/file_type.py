@@ -214,6 +214,10 @@ class Unusable:
     reason: str
 
 
+SCANNED = "holds no text; it may be a scan"
+"""Reason of `Unusable` for a PDF file with pages but no text."""
+
+
 class RefusedError(Exception):
     """Raised if a file's text cannot be extracted, with a clause about the file, see `Unusable`."""
 

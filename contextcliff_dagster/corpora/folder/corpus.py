@@ -30,6 +30,7 @@ from contextcliff_dagster.corpora.extraction import (
     extract_all,
     extractor_version,
 )
+from contextcliff_dagster.corpora.extraction.file_type import SCANNED
 from contextcliff_dagster.corpora.folder import file_report
 from contextcliff_dagster.corpora.folder.file_report import Fate, Found, Walked, walk
 from contextcliff_dagster.corpora.folder.questions import (
@@ -168,6 +169,22 @@ class FolderCorpus(StreamedCorpus):
             CorpusError: see :meth:`entries`, for the table of questions.
         """
         return len(self._to_read()[0])
+
+    def scans(self, most: int) -> tuple[list[str], int]:
+        """Return which of the ``most`` smallest PDF files hold no text, and how many were read.
+
+        Raises:
+            CorpusError: see :meth:`entries`, for the table of questions.
+        """
+        files = [file for file in self._to_read()[0] if file.path.suffix.lower() == ".pdf"]
+        files = sorted(files, key=lambda file: file.path.stat().st_size)[:most]
+        results = extract_all((file.path for file in files), self._limits)
+        scans = [
+            file.name
+            for file, result in zip(files, results, strict=True)
+            if isinstance(result, Unusable) and result.reason == SCANNED
+        ]
+        return scans, len(files)
 
     def _to_read(self) -> tuple[list[Found], dict[str, list[Any]] | None, list[Fate]]:
         """Return the files to read, the rows about each file, and the fates of all other files."""

@@ -335,10 +335,16 @@ async def listed_models(entry: ModelEntry, within_s: float) -> list[dict[str, An
     """Return the models listed under /v1/models; [] if there is no list or the engine has none.
 
     Raises:
-        EngineError: as `try_model`.
+        EngineError: as `try_model`; also if nothing answers under the address.
     """
+    from contextcliff_dagster.inference.engines.openai.local_servers import address_error
+
     async with _started(entry, within_s) as engine:
-        return engine.listed if isinstance(engine, OpenAIEngine) else []
+        if not isinstance(engine, OpenAIEngine):
+            return []
+        if not engine.listed and (problem := await address_error(entry, engine)):
+            raise EngineError(f"Model {entry.name!r}: {problem}")
+        return engine.listed
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from contextcliff_dagster.inference.engines.openai.local_servers import (
 from contextcliff_dagster.inference.models.models_file import load_models
 from contextcliff_dagster.studies import load_study
 from contextcliff_dagster_tests.support.child_processes import sleeps, wait_until
+from contextcliff_dagster_tests.support.files import document_files
 from contextcliff_dagster_tests.support.files.folders import library
 from contextcliff_dagster_tests.support.servers.dialect_server import DialectServer
 from contextcliff_dagster_tests.support.servers.on_a_thread import on_a_thread
@@ -356,6 +357,26 @@ def test_two_at_once_are_both_there_or_one_of_a_name(here: Path, url: str) -> No
     (winner,) = load_study(here / "same.yaml").models
     assert set(models) == {winner}
     assert files(here) == {"models.yaml", "same.yaml"}
+
+
+def test_scans_are_called_so(here: Path) -> None:
+    folder = here / "scans"
+    folder.mkdir()
+    for number in range(6):
+        (folder / f"{number}.pdf").write_bytes(document_files.pdf([[]] * (number + 1)))
+    line = ("init", "--data", "scans", "--questions", "recall", "--model", "reference-short")
+    ended = call(*line, "--yes")
+    assert ended.code == 2
+    assert (
+        "PDF files without text, perhaps scans: 6 of 6 looked at, such as 0.pdf. Recognise"
+        in ended.err
+    )
+    for number in range(12):
+        text = f"Note {number}: " + " ".join(f"line {k} of it has no twin." for k in range(40))
+        (folder / f"{number}.txt").write_text(text * (1 + number))
+    ended = call(*line, "--yes", "--name", "some")
+    assert ended.code == 0, ended
+    assert "Note: PDF files without text, perhaps scans: 6 of 6 looked at" in ended.err
 
 
 def test_on_a_terminal_it_asks(here: Path, url: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.execution.single_request import Trial, listed_models, try_model
 from contextcliff_dagster.inference.models.models_file import ModelEntry
+from contextcliff_dagster_tests.support.servers import faulty_server as wire
 from contextcliff_dagster_tests.support.servers.dialect_server import DialectServer
 from contextcliff_dagster_tests.support.servers.on_a_thread import Handle, on_a_thread
 from contextcliff_dagster_tests.support.servers.particular_server import Particular
@@ -54,6 +55,24 @@ def test_a_list_that_refuses_the_key_is_not_asked_for(monkeypatch: pytest.Monkey
         assert asyncio.run(listed_models(quiet, 30)) == []
         with pytest.raises(EngineError, match="401: x-api-key"):
             asyncio.run(listed_models(entry(url, api_key_env="KEY"), 30))
+
+
+class Rooted(DialectServer):
+    """Server that has nothing outside /v1."""
+
+    def answer(self, path: str, key: str, body: dict[str, Any]) -> bytes:
+        if not path.startswith("/v1/"):
+            return wire.error(404, "nothing here")
+        return super().answer(path, key, body)
+
+
+def test_a_wrong_path_is_named_with_the_likely_address() -> None:
+    with on_a_thread(Rooted({"kind": "plain"}).handle) as url:
+        wrong = entry(url.removesuffix("/v1") + "/api")
+        with pytest.raises(
+            EngineError, match=rf"does not exist \(status 404\); {url} lists models"
+        ):
+            asyncio.run(listed_models(wrong, 30))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,12 @@ from typing import Any
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from contextcliff_dagster.corpora.extraction.file_type import UNKNOWN_GLYPHS, Limits, RefusedError
+from contextcliff_dagster.corpora.extraction.file_type import (
+    SCANNED,
+    UNKNOWN_GLYPHS,
+    Limits,
+    RefusedError,
+)
 from contextcliff_dagster.corpora.extraction.formats.html import text_of
 
 FIELDS = "form fields with a value, which follow their pages"
@@ -177,7 +182,7 @@ def read(data: bytes, limits: Limits, notes: list[str]) -> str:
         )
     text = "\n\n".join(page for page in pages if page)
     if not text.strip():
-        raise RefusedError("holds no text; it may be a scan")
+        raise RefusedError(SCANNED)
     if empty := sum(not page.strip() for page in pages):
         notes.append(f"pages without text: {empty:,} of {len(pages):,}")
     if unmapped:
