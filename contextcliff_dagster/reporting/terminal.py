@@ -190,7 +190,7 @@ def _zone_note(cliffs: Cliffs, zone: Zone) -> str:
     mean += " of the answered calls" if cliffs.missing_by_length else ""
     if zone.name == "degraded":
         floor = cliffs.verdict is Verdict.FLOOR
-        return mean if floor else f"Performance drop: {_drop(cliffs, zone)}"
+        return mean if floor else f"Score down {_drop(cliffs, zone)}"
     unseen = f"a drop is not ruled out; {mean}"
     if zone.name == "not_shown":
         return f"beyond the dip; {mean}" if cliffs.verdict is Verdict.DIP else unseen
@@ -235,16 +235,14 @@ def _variance_rose_in(cliffs: Cliffs, zone: Zone) -> bool:
 
 
 def _drop(cliffs: Cliffs, zone: Zone) -> str:
+    """Return the drop in ``zone`` with its interval; a gain counts as 0."""
     cliff, mean, base = cliffs.cliff, zone.mean, cliffs.baseline.mean
-    if cliff is not None:
-        low, high = _signed(cliff.drop_ci_low), _signed(cliff.drop_ci_high)
-        return f"{_signed(cliff.drop)}, between {low} and {high}"
-    return NOT_MEASURED if mean is None or not base else f"{_signed(1 - mean / base)}, no interval"
-
-
-def _signed(drop: float) -> str:
-    """Return a drop as a negative percentage; a gain counts as 0."""
-    return f"{-100 * max(drop, 0.0):.1f}%".replace("-0.0%", "0.0%")
+    if cliff is None:
+        if mean is None or not base:
+            return NOT_MEASURED
+        return f"{percent(max(1 - mean / base, 0.0))}, no interval"
+    low, high = (percent(max(end, 0.0)) for end in (cliff.drop_ci_low, cliff.drop_ci_high))
+    return f"{percent(max(cliff.drop, 0.0))} [{low} to {high}]"
 
 
 def _recommendation(cliffs: Cliffs) -> list[str]:
@@ -284,5 +282,7 @@ def _recommendation(cliffs: Cliffs) -> list[str]:
     )
     lines += [text for text in sentences if text]
     if cliffs.confounds.identified == "no" and cliffs.cliff is not None:
-        lines.append("Length is not shown to be the cause: see the report for the reason.")
+        reason = next(iter(cliffs.confounds.reasons), "see the report")
+        reason = reason[:1].upper() + reason[1:]
+        lines.append(f"Length is not shown to be the cause. {sentence(reason)}")
     return lines

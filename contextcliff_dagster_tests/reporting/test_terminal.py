@@ -33,7 +33,7 @@ Critical Threshold:    575 tokens (7.0% of max), the midpoint of the drop [95% i
 ZONES:
 [OK] Stable Region:      0 - 382 tokens (Mean EM: 0.94; baseline 0.98, 0.92 to 1.00, n = 64)
 [!!] Transition Zone:    382 - 977 tokens (Mean EM: 0.42)
-[XX] Degraded Region:    > 977 tokens (Performance drop: -96.1%, between -89.1% and -100.0%)
+[XX] Degraded Region:    > 977 tokens (Score down 96.1% [89.1% to 100.0%])
 
 RECOMMENDATION:
 Hard cap inference context at 382 tokens.
@@ -90,9 +90,7 @@ def test_a_transition_without_a_drop_is_not_alarming() -> None:
 
 def test_a_gain_is_no_negative_drop() -> None:
     zones = [z | {"mean": 1.0} if z["name"] == "degraded" else z for z in sample()[0]["zones"]]
-    assert any(
-        "Performance drop: 0.0%, no interval" in x for x in lines_of(zones=zones, cliff=None)
-    )
+    assert any("Score down 0.0%, no interval" in x for x in lines_of(zones=zones, cliff=None))
 
 
 def test_calls_without_an_answer_are_in_the_second_line() -> None:
@@ -161,13 +159,13 @@ def test_without_a_cap_the_reason_stands_in_its_place() -> None:
 
 
 def test_a_loss_that_other_questions_explain_is_not_called_one_of_length() -> None:
-    said = "Length is not shown to be the cause: see the report for the reason."
+    said = "Length is not shown to be the cause. Harder questions."
     lines = lines_of(confounds={"identified": "no", "reasons": ["harder questions"]})
     assert lines[lines.index(said) - 1].startswith("That is the document")
     assert said not in lines_of(confounds={"identified": "yes", "reasons": ["harder questions"]})
     flat, _ = sample("steady", l70=60_000)
     flat["confounds"] = {"identified": "no", "reasons": ["harder questions hide what length does"]}
-    assert said not in risk_report(result_of(flat))
+    assert "not shown to be the cause" not in risk_report(result_of(flat))
 
 
 def test_a_floor_is_not_called_a_cliff() -> None:

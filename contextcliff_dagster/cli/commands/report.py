@@ -186,9 +186,8 @@ def spent_lines(
         )
     if unchecked := total("unchecked_truncation") if unchecked is None else unchecked:
         lines.append(
-            f"{count(unchecked, 'answer')} could not be checked for a silently truncated prompt; "
-            "give the models' `tokenizer` in models.yaml, and make sure that their servers report "
-            "usage."
+            f"Silent truncation not checked for {count(unchecked, 'answer')}: set `tokenizer` in "
+            f"models.yaml for {', '.join(calls)}, whose servers must report usage."
         )
     if unbelieved := total("usage_too_large"):
         lines.append(
