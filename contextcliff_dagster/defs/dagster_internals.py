@@ -68,12 +68,12 @@ from dagster._core.storage.tags import (
     WILL_RETRY_TAG,
 )
 
+# The error of the step of a dead Celery worker, as above.
+from dagster._utils.error import SerializableErrorInfo  # type: ignore[attr-defined]
+
 # Ticks of a schedule in its time zone, as the daemon counts them. Goes when ScheduleDefinition
 # lists its ticks.
 from dagster._utils.schedules import cron_string_iterator
-
-# The error of the step of a dead Celery worker, as above.
-from dagster_shared.error import SerializableErrorInfo
 
 if TYPE_CHECKING:
     import dagster as dg

@@ -89,7 +89,7 @@ def test_what_an_account_may_not_send_at_once_is_no_window(
     measured = profiled(kind, tmp_path, contextcliff_home)
     assert measured.cliffs["missing"]["transport_error"] > 5
     assert measured.cliffs["missing"]["context_overflow"] == 0
-    assert "the account may use 3,000 tokens a minute" in measured.says
+    assert "exceeds the account's limit of 3,000 tokens a minute" in measured.says
 
 
 @kinds("filter")

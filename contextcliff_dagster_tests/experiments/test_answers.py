@@ -54,7 +54,7 @@ def test_each_answer_is_a_row_with_its_question_by_bin_then_length(opened: Study
         assert tuple(row["accepted"]) == planned.example.answers
         assert row["answer"] == record["raw_output"]
         assert (row["control"], row["error"]) == (None, None)
-        for name in set(row) - {"question", "accepted", "answer", "control"}:
+        for name in set(row) - {"document", "question", "accepted", "answer", "control"}:
             assert row[name] == record[name]
 
 

@@ -21,7 +21,9 @@ def test_an_impossible_time_is_named_and_the_last_profile_stays(
         ledger.write(lambda db: vouch_for(db, "ttft_ms", -5.0))
         (study,) = {study for (study,) in ledger.read("SELECT study FROM campaigns")}
     ended = call("report", study, "--store", str(store))
-    assert_one_sentence(ended, "is -5.0, beyond what a ms can be", "cannot have been measured")
+    assert_one_sentence(
+        ended, "is -5.0, beyond what a ms can be", "no measurement gives such a value"
+    )
     assert before == {path: path.read_bytes() for path in before}
 
 

@@ -67,6 +67,7 @@ NOT_RUN = {
     "report data-my-1f0c2a": "the name is made of the file's path; test_ad_hoc_study.py",
     "atlas build SOURCES --tables DIR": "tables of the reader's own; atlas/test_site.py",
     "profile --data PATH": "the lines with --data above it, with any path",
+    "answers quick --show 57a3cb30": "ids depend on the sample; cli/commands/test_answers.py",
     **added("NOT_RUN"),
 }
 """Command -> why it is not run here."""

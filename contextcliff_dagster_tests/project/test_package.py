@@ -49,15 +49,17 @@ def imported_by(path: Path) -> set[str]:
 
 
 EXTRAS_BY_PATH = {
+    "defs/dagster_internals.py": "celery",
     "defs/executors/celery_workers.py": "celery",
     "inference/engines/vllm/": "vllm",
-    "inference/engines/llamacpp/": "local",
+    "inference/engines/llamacpp": "local",
     "inference/engines/transformers": "transformers",
     "inference/engines/attention.py": "transformers",
     "inference/engines/kvpress/kept_reads.py": "kv",
     "inference/engines/kvpress/pressing.py": "kv",
     "inference/engines/kvpress/worker.py": "kv",
     "inference/weights.py": "transformers",
+    "inference/otel_spans.py": "otel",
     "inference/telemetry.py": "otel",
     "experiments/tracking/mlflow_process.py": "mlflow",
     "experiments/tracking/wandb_process.py": "wandb",

@@ -18,9 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby, zip_longest
 from operator import itemgetter
-from typing import Any, Literal
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal
 
 from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.inference.requests.recipe import (
@@ -30,9 +28,11 @@ from contextcliff_dagster.inference.requests.recipe import (
     shared_text,
     stable_hash,
 )
-from contextcliff_dagster.sampling.draw_manifest import spans_of
 from contextcliff_dagster.sampling.manifest import SampleSource
 from contextcliff_dagster.thoughts import without_thoughts
+
+if TYPE_CHECKING:
+    import numpy as np
 
 ORIGIN = "origin"
 """Key in a table's ``extra`` for the archive that an answer comes from."""
@@ -181,6 +181,8 @@ class PlannedCall:
         prompt = self.recipe.render(document, self.example.question, self.replicate, self.turns)
         if not self.recipe.attention:
             return prompt
+        from contextcliff_dagster.sampling.draw_manifest import spans_of  # loads numpy
+
         return replace(prompt, evidence=tuple(spans_of(self.example.metadata, document.text)))
 
 
@@ -330,6 +332,8 @@ def in_blocks(calls: Sequence[PlannedCall], seed: int) -> list[PlannedCall]:
     Args:
         calls: calls of any number of bins, each with its documents' questions in order.
     """
+    import numpy as np
+
     bins: defaultdict[str, _Documents] = defaultdict(dict)
     for call in calls:
         bins[call.bin].setdefault(call.example.document_id, []).append(call)
@@ -344,6 +348,8 @@ def length_time_correlation(length_tokens: Sequence[int]) -> float:
     >>> round(length_time_correlation([10, 20, 20, 30]), 2)
     0.95
     """
+    import numpy as np
+
     _, rank, count = np.unique(length_tokens, return_inverse=True, return_counts=True)
     middle = np.cumsum(count) - 0.5 * (count - 1)
     of_length = middle[rank] - 0.5 * (len(rank) + 1)
@@ -353,6 +359,8 @@ def length_time_correlation(length_tokens: Sequence[int]) -> float:
 
 
 def _draw(bins: Iterable[_Documents], rng: np.random.Generator) -> _Group:
+    import numpy as np
+
     placed: list[tuple[float, _Group]] = []
     for documents in bins:
         groups = list(documents.values())

@@ -15,6 +15,7 @@ from contextcliff_dagster.experiments.common.answers import read_answers
 from contextcliff_dagster.experiments.common.measurement import sources_of, spread_calls
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.extensions.utilization.experiment import UTILIZATION
+from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
 from contextcliff_dagster.run.study import prepare_study, profile_study, rebuild_report
 from contextcliff_dagster.store import Store
@@ -290,3 +291,8 @@ def test_dagster_shows_it_fresh_until_it_is_edited(contextcliff_home: Path) -> N
 def test_what_would_be_ignored_is_refused(prompt: dict[str, Any], why: str) -> None:
     with pytest.raises(StudyError, match=why):
         prepare_study(study_of(prompt={"max_output_tokens": 48, **prompt}))
+
+
+def test_a_reader_has_no_weights_to_press() -> None:
+    with pytest.raises(StudyError, match="no weights that kvpress reads"):
+        get_model("reader-perfect+knorm@0.5")

@@ -102,7 +102,6 @@ class TestEntries:
             ("gpt-4o-mini+snapkv@0.2", "its server decides which entries"),
             ("gpt-4o-mini+fp8", "its server decides that"),
             ("reference-short+q4_0", "that needs llamacpp"),
-            ("reader-perfect+knorm@0.5", "no weights that kvpress reads"),
             ("smollm2-135m-kv4+knorm@0.5", "its cache is q4_0"),
             ("reference-short+snapkv@0.05", "from 0.1 to 1, not 0.05"),
             ("reference-short+snapkv@1.01", "from 0.1 to 1, not 1.01"),

@@ -29,7 +29,6 @@ from contextcliff_dagster.inference.engines.openai.http_client import (
 from contextcliff_dagster.inference.models.models_file import ModelEntry, Quirks
 from contextcliff_dagster.redaction import public_url
 from contextcliff_dagster.retry import retry_after_s
-from contextcliff_dagster.web_guard import is_loopback
 
 _OF_PROXIES = frozenset({403, 407, 500, 502, 503, 504})
 
@@ -68,6 +67,8 @@ def connection_error(
 
 def is_of_proxy(reply: Reply, endpoint: str, proxy: str | None) -> bool:
     """Return whether the reply comes from a proxy that cannot reach this machine's server."""
+    from contextcliff_dagster.web_guard import is_loopback  # loads starlette
+
     if proxy is None or not is_loopback(urlsplit(endpoint).hostname or ""):
         return False
     return reply.status in _OF_PROXIES and not reply.json()
@@ -77,6 +78,8 @@ def cure(endpoint: str, proxy: str | None) -> str:
     """Return advice on a server that cannot be reached."""
     if proxy is None:
         return "start the server, or correct `base_url` in models.yaml"
+    from contextcliff_dagster.web_guard import is_loopback
+
     host = urlsplit(endpoint).hostname or ""
     if is_loopback(host):
         return f"the server is on this machine but behind a proxy: set NO_PROXY={host}"

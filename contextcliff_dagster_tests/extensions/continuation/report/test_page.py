@@ -63,7 +63,7 @@ def test_the_page_says_what_the_score_is_before_any_figure(tmp_path: Path) -> No
     markdown, html, _ = written(collapsing(), tmp_path)
     lines = [line for line in markdown.splitlines() if line]
     assert lines[:2] == ["# Continuations", MEASURED]
-    assert html.index("human prose scores 0.5") < html.index("<table")
+    assert html.index("human prose averages 0.5") < html.index("<table")
 
 
 def test_every_sentence_of_the_result_is_on_the_page() -> None:

@@ -204,7 +204,7 @@ def test_what_reasoning_took_and_left_is_said_at_the_end_of_a_run() -> None:
         for line in lines
     )
     assert any(
-        line.startswith("9 answers could not be checked") and "`tokenizer`" in line
+        line.startswith("Silent truncation not checked for 9 answers") and "`tokenizer`" in line
         for line in lines
     )
 
