@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-import numpy as np
 import orjson
 
 from contextcliff_dagster.contracts import EngineError
@@ -233,6 +232,8 @@ def read_error(chunk: dict[str, Any]) -> Any:
 
 def read_embeddings(answer: dict[str, Any], texts: int) -> Embeddings | None:
     """Return the vectors in an /embeddings answer; None unless each text has one."""
+    import numpy as np
+
     data = answer.get("data")
     if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
         return None
