@@ -17,7 +17,12 @@ import click
 
 from contextcliff_dagster.cli.answer_selection import ChosenAnswers, Wanted, answered_campaign
 from contextcliff_dagster.cli.display.output import AnswerTable, Survey, print_json, visible
-from contextcliff_dagster.cli.display.samples import as_lines, as_object, without_temperature
+from contextcliff_dagster.cli.display.samples import (
+    as_lines,
+    as_object,
+    temperature_words,
+    without_temperature,
+)
 from contextcliff_dagster.cli.options import StudyOptions, common_options, gathered_as, together
 from contextcliff_dagster.cli.study_selection import choose_study
 from contextcliff_dagster.contracts import ANSWERS, FailureTag, StudyError
@@ -114,11 +119,15 @@ def answers(
         if shown is not None:
             rows = _rows_of(selected, shown, run.study.name)
             calls = selected.calls(rows[0]["example_id"])
+            omitting = without_temperature(run.study)
             if as_json:
-                prompts = [as_object(call, without_temperature(run.study)) for call in calls]
+                prompts = [as_object(call, omitting) for call in calls]
                 print_json({**where, "answers": rows, "prompts": prompts})
-            else:
-                _print_all(_shown(rows, calls, whole=whole))
+                return
+            _print_all(_shown(rows, calls))
+            for call in calls:
+                temperature = temperature_words(call, run.study.models, omitting)
+                _print_all(["", *as_lines(call, temperature, whole=whole)])
         elif output is not None:
             _write(selected, output, form, where, as_json=as_json)
         elif as_json:
@@ -150,19 +159,15 @@ def _rows_of(found: ChosenAnswers, beginning: str, study: str) -> list[dict[str,
     )
 
 
-def _shown(
-    rows: Sequence[Mapping[str, Any]], calls: Sequence[PlannedCall], *, whole: bool
-) -> Iterator[str]:
-    """Yield the lines that show one question: document, answers, evidence and prompts."""
+def _shown(rows: Sequence[Mapping[str, Any]], calls: Sequence[PlannedCall]) -> Iterator[str]:
+    """Yield the lines that show one question: document, accepted answers, evidence and replies."""
     first = rows[0]
-    accepted = (
-        "no longer in the sample" if first["accepted"] is None else ", or ".join(first["accepted"])
-    )
+    accepted = first["accepted"] or ["no longer in the sample"]
     yield f"Document: {visible(first['document'] or first['document_id'])}, " + (
         f"{count(first['length_tokens'], 'token')}, bin {first['bin']}"
     )
     yield f"Question: {visible(first['question'] or 'no longer in the sample')}"
-    yield f"Accepted: {visible(accepted)}"
+    yield f"Accepted: {visible(', or '.join(accepted))}"
     if (at := first["evidence_position"]) is None:
         yield "Evidence: not located"
     else:
@@ -180,9 +185,6 @@ def _shown(
         yield from map(visible, reply.split("\n"))
         if row["parsed_answer"] not in (None, reply):
             yield f"Scored text: {visible(row['parsed_answer'])}"
-    for call in calls:
-        yield ""
-        yield from as_lines(call, f"temperature {call.recipe.temperature:g}", whole=whole)
 
 
 def _print(found: ChosenAnswers, form: str, where: dict[str, str]) -> None:

@@ -185,9 +185,10 @@ def spent_lines(
             f"limit; raise `prompt: max_output_tokens` of study {study!r}."
         )
     if unchecked := total("unchecked_truncation") if unchecked is None else unchecked:
+        whose = [model for model, run in calls.items() if run.unchecked_truncation] or calls
         lines.append(
             f"Silent truncation not checked for {count(unchecked, 'answer')}: set `tokenizer` in "
-            f"models.yaml for {', '.join(calls)}, whose servers must report usage."
+            f"models.yaml for {', '.join(whose)}, whose servers must report usage."
         )
     if unbelieved := total("usage_too_large"):
         lines.append(

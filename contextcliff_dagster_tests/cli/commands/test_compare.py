@@ -49,15 +49,22 @@ def test_small_against_large_in_one_sentence_and_a_picture(store: str, tmp_path:
     assert json.loads(call(*args, "--json").out)["sentence"] == result["sentence"]
 
 
-@pytest.mark.parametrize("names", [PAIR, PAIR[::-1]])
-def test_a_kv_policy_is_compared_with_the_whole_cache_whichever_is_named_first(
-    store: str, names: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def kv_campaign(store: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The first campaign of `quick`, whose models pass for a KV policy and the whole cache."""
     short, long = PAIR
     policies = {long: KvPolicy("m", "none"), short: KvPolicy("m", "snapkv", 0.5)}
     monkeypatch.setattr(profile_and_report, "policy_of", policies.get)
     first = json.loads(call("campaign", "list", "quick", "--json", "--store", store).out)[0]
-    where = ("--study", "quick", "--campaign", first["campaign"], "--store", store)
+    return str(first["campaign"])
+
+
+@pytest.mark.parametrize("names", [PAIR, PAIR[::-1]])
+def test_a_kv_policy_is_compared_with_the_whole_cache_whichever_is_named_first(
+    store: str, names: tuple[str, str], kv_campaign: str
+) -> None:
+    short, long = PAIR
+    where = ("--study", "quick", "--campaign", kv_campaign, "--store", store)
     result = json.loads(call("compare", *names, *where, "--json").out)
     assert (result["a"]["name"], result["b"]["name"]) == (long, short)
     assert result["caps"]["a_tokens"] > result["caps"]["b_tokens"]
@@ -65,13 +72,9 @@ def test_a_kv_policy_is_compared_with_the_whole_cache_whichever_is_named_first(
 
 
 def test_a_cap_against_the_whole_cache_comes_before_a_policy_s_own(
-    store: str, monkeypatch: pytest.MonkeyPatch
+    store: str, kv_campaign: str
 ) -> None:
-    short, long = PAIR
-    policies = {long: KvPolicy("m", "none"), short: KvPolicy("m", "snapkv", 0.5)}
-    monkeypatch.setattr(profile_and_report, "policy_of", policies.get)
-    first = json.loads(call("campaign", "list", "quick", "--json", "--store", store).out)[0]
-    args = ("report", "quick", "--campaign", first["campaign"], "--store", store)
+    args = ("report", "quick", "--campaign", kv_campaign, "--store", store)
     out = call(*args).out
     assert out.count("KV POLICIES: m") == 1
     assert out.index("KV POLICIES: m") < out.index("FAILURE RISK REPORT")

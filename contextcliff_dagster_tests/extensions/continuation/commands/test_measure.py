@@ -262,7 +262,8 @@ def test_a_server_is_asked_for_a_word_once(here: Path, log: Path) -> None:
         asked = []
         for more in ((), (), ("--temp", ".5"), ("--temp", ".5")):
             assert run("--api-url", url, *window, *more) == 0
-            asked.append(sum(one["path"].endswith("/completions") for one in read_log(log)))
+            paths = [request["path"] for request in read_log(log)]
+            asked.append(sum(path.endswith("/completions") for path in paths))
     assert asked == [3, 3, 6, 6]  # a word and two calls for each study
 
 
