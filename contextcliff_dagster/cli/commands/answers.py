@@ -163,9 +163,8 @@ def _shown(rows: Sequence[Mapping[str, Any]], calls: Sequence[PlannedCall]) -> I
     """Yield the lines that show one question: document, accepted answers, evidence and replies."""
     first = rows[0]
     accepted = first["accepted"] or ["no longer in the sample"]
-    yield f"Document: {visible(first['document'] or first['document_id'])}, " + (
-        f"{count(first['length_tokens'], 'token')}, bin {first['bin']}"
-    )
+    name, size = first["document"] or first["document_id"], count(first["length_tokens"], "token")
+    yield f"Document: {visible(name)}, {size}, bin {first['bin']}"
     yield f"Question: {visible(first['question'] or 'no longer in the sample')}"
     yield f"Accepted: {visible(', or '.join(accepted))}"
     if (at := first["evidence_position"]) is None:
