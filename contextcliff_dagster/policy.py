@@ -114,7 +114,8 @@ class SafeContext:
         the baseline region serves as the cap if no longer one is certified.
 
         Raises:
-            PolicyError: the result has no (joint) cap, or the policy would already have expired.
+            PolicyError: the result has no (joint) cap, scores less than its ``min_score`` up to it,
+                or the policy would already have expired.
         """
         limit, why = cliffs.latency_limit, cliffs.safe_cap_reason
         joint = cliffs.joint_cap if limit else None
@@ -131,6 +132,13 @@ class SafeContext:
             own |= {"safe_cap_tokens": cap, "cap_prompt_tokens": None, "note": why}
         elif limit and joint:
             own |= {"safe_cap_tokens": joint.tokens, "cap_prompt_tokens": joint.prompt_tokens}
+        own_score = cliffs.baseline.mean if "note" in own else cliffs.cap_score
+        if cliffs.min_score is not None and (own_score is None or own_score < cliffs.min_score):
+            reached = "unknown" if own_score is None else f"{own_score:.2f}"
+            raise PolicyError(
+                f"No policy for {cliffs.model}: its mean score up to the cap is {reached}, below "
+                f"the study's `min_score` of {cliffs.min_score:.2f}."
+            )
         if limit and joint:
             own["ttft_ms_p95"] = limit.ttft_ms_p95
         ended = cliffs.provenance["times"].get("measured_to") or cliffs.created_at

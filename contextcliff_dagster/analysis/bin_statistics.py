@@ -14,7 +14,7 @@ from contextcliff_dagster.analysis.robustness import SCORES
 from contextcliff_dagster.analysis.statistics.intervals import mean_score
 from contextcliff_dagster.analysis.statistics.permutation_scan import scan_at
 from contextcliff_dagster.contracts import DROPS, FailureTag, Verdict
-from contextcliff_dagster.contracts.results.json_form import BinResult
+from contextcliff_dagster.contracts.results.json_form import BinResult, LengthUnit
 from contextcliff_dagster.contracts.results.metrics import BinMetrics, ExcessByKind, Totals
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class ProfileContext:
     Attributes:
         model: serving configuration that produced the records.
         study, campaign, task, tokenizer: names, ``None`` if unknown.
+        length_unit: what the lengths count.
         identity: hash of the serving identity.
         window_tokens: the model's technical window, in its own tokens.
         score_name: name of the score in ``cliffs.json``.
@@ -57,6 +58,7 @@ class ProfileContext:
     campaign: str | None = None
     task: str | None = None
     tokenizer: str | None = None
+    length_unit: LengthUnit = "document"
     identity: str | None = None
     window_tokens: int | None = None
     score_name: str = "score"

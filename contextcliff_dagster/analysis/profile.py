@@ -62,6 +62,7 @@ from contextcliff_dagster.analysis.latency import (
 )
 from contextcliff_dagster.analysis.records import AnalysisSettings, Sample, clean_records
 from contextcliff_dagster.analysis.robustness import (
+    REPORTED_TOLERANCES,
     cap_in_prompt_tokens,
     effective_lengths,
     sensitivity,
@@ -153,11 +154,13 @@ def profile_table(table: MeansTable, settings: AnalysisSettings, context: Profil
             "the means have no known precision and support neither a verdict nor a cap.",
             sensitivity=[],
         )
+    zones = [replace(zone, mean=_mean_within(table, zone)) for zone in result.zones]
     return replace(
         result,
         n=int(np.nansum(table.n)),
         baseline=baseline,
-        zones=[replace(zone, mean=_mean_within(table, zone)) for zone in result.zones],
+        zones=zones,
+        cap_score=_cap_score(zones),
         bins=rows,
         rules=threshold_rules(rows, context.window_tokens),
         definitions=definitions,
@@ -235,8 +238,6 @@ def _mean_within(table: MeansTable, zone: Zone) -> float | None:
 
 
 __all__ = ["AnalysisSettings", "ModelProfile", "ProfileContext", "profile_model"]
-
-REPORTED_TOLERANCES = (0.10, 0.20, 0.30)
 
 
 def profile_model(
@@ -323,6 +324,7 @@ def profile_model(
             )
             levels = compare_levels(sample, settings)
     head = _head(sample, settings, context)
+    zones = zones_of(finding, cap.tokens, sample)
     cliffs = Cliffs(
         **head,
         score=ScoreName(context.score_name, 1),
@@ -337,6 +339,8 @@ def profile_model(
         baseline_cap_tokens=cap.baseline_tokens,
         last_octave=_last_octave(sample, cap.tokens),
         cap_prompt_tokens=cap_in_prompt_tokens(sample.calls, cap.tokens),
+        cap_score=_cap_score(zones),
+        min_score=settings.min_score,
         critical_threshold=critical,
         confidence=settings.confidence,
         tolerance=settings.tolerance,
@@ -357,7 +361,7 @@ def profile_model(
         if finding.curve is None
         else replace(baseline, fitted=finding.curve.baseline_mean),
         cliff=cliff,
-        zones=zones_of(finding, cap.tokens, sample),
+        zones=zones,
         curve=[]
         if finding.curve is None
         else curve_points(finding.curve, settings.confidence, finding.dip_window),
@@ -395,6 +399,10 @@ def profile_model(
         warnings=[*sample.warnings, *context.warnings, *slow_warnings],
     )
     return ModelProfile(metrics, cliffs)
+
+
+def _cap_score(zones: Sequence[Zone]) -> float | None:
+    return next((zone.mean for zone in zones if zone.name == "stable"), None)
 
 
 def _cliff(finding: Finding, window: int | None) -> tuple[Cliff | None, CriticalThreshold | None]:
@@ -438,7 +446,7 @@ def _head(sample: Sample, settings: AnalysisSettings, context: ProfileContext) -
         tokenizer=context.tokenizer,
         identity=context.identity,
         window_tokens=context.window_tokens,
-        length_unit="document",
+        length_unit=context.length_unit,
         n=len(sample.examples),
         n_documents=int(sample.examples["document"].nunique()) if sample.documents_known else None,
         missing=sample.missing,

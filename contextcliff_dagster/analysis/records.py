@@ -45,6 +45,7 @@ class AnalysisSettings:
         chance: mean score of guessing, 0..0.9; losses are measured above it.
         assumption: what the cap assumes about a model that fails at some length: ``falling``: it
             does not recover at longer ones; ``any``: it may.
+        min_score: least mean score with which a cap is of use, 0..1; None: any.
         ttft_limit_ms: the user's limit on the 95th percentile of the time to the first token.
         second_opinions: whether `profile_model` also computes the cap's sensitivity and the gain
             from more data, which take most of the time and do not affect the verdict.
@@ -62,6 +63,7 @@ class AnalysisSettings:
     baseline_share: float = 0.15
     chance: float = 0.0
     assumption: Literal["falling", "any"] = "falling"
+    min_score: float | None = None
     ttft_limit_ms: float | None = None
     second_opinions: bool = True
 

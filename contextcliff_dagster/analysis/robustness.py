@@ -73,8 +73,10 @@ import numpy as np
 
 from contextcliff_dagster.analysis.cliff import baseline_of, cap_of, conclude, conclude_again
 from contextcliff_dagster.analysis.records import AnalysisSettings, Documents, Sample, clean_records
+from contextcliff_dagster.analysis.statistics.falling_curve import curve_points
 from contextcliff_dagster.contracts.results.cliffs import (
     BinRatio,
+    CapAtTolerance,
     Definitions,
     EffectiveLength,
     Factor,
@@ -90,7 +92,7 @@ from contextcliff_dagster.contracts.results.json_form import BinResult, nulls
 if TYPE_CHECKING:
     import pandas as pd
 
-    from contextcliff_dagster.analysis.cliff import Conclusion
+    from contextcliff_dagster.analysis.cliff import Conclusion, Finding
     from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 RULER_THRESHOLD = 0.856
@@ -279,6 +281,7 @@ def _rule(
 
 
 TOLERANCES = (0.10, 0.20, 0.30, 0.40, 0.50)
+REPORTED_TOLERANCES = TOLERANCES[:3]
 BIN_COUNTS = (5, 10, 20)
 BASELINES = (0.10, 0.15, 0.25)
 SCORES = {"em": "exact match", "f1": "token F1", "contained": "containment"}
@@ -327,8 +330,11 @@ def sensitivity(
             row = _row(_stricter(conclude_again(conclusion, chosen), chosen, share), documents)
         else:
             baseline = baseline_of(changed, chosen)
-            # Not assigned to a name, so that each fit is freed before the next.
-            row = _row(_stricter(conclude(changed, chosen, baseline), chosen, share), changed)
+            other = _stricter(conclude(changed, chosen, baseline), chosen, share)
+            row = _row(other, changed)
+            if factor == "score" and other.finding.curve is not None:
+                row = _with_curve(row, other.finding, chosen, share, limit)
+            del other  # each fit is freed before the next
         most = longest if limit is None or factor == "missing" else limit
         cap = _document_tokens(row.safe_cap_tokens, line, most) or None
         location = _document_tokens(row.location_tokens, line, longest)
@@ -347,6 +353,28 @@ def _row(conclusion: Conclusion, documents: Documents) -> SensitivityRow:
         verdict=conclusion.finding.verdict,
         safe_cap_tokens=conclusion.cap.tokens,
         location_tokens=None if cliff is None else cliff.location.tokens[0],
+    )
+
+
+def _with_curve(
+    row: SensitivityRow,
+    finding: Finding,
+    settings: AnalysisSettings,
+    share: float,
+    limit: int | None,
+) -> SensitivityRow:
+    """Return the row of another score with its baseline, curve and caps, which the page draws."""
+    curve = finding.curve
+    assert curve is not None
+    tolerances = sorted({*REPORTED_TOLERANCES, settings.tolerance})
+    caps = [cap_of(finding, replace(settings, tolerance=at), share).tokens for at in tolerances]
+    if limit is not None:
+        caps = [cap and (min(cap, limit) or None) for cap in caps]
+    return replace(
+        row,
+        baseline=curve.baseline_mean,
+        curve=curve_points(curve, settings.confidence, finding.dip_window),
+        caps_by_tolerance=list(map(CapAtTolerance, tolerances, caps)),
     )
 
 

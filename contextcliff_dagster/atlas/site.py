@@ -355,11 +355,12 @@ def _page(entry: Entry) -> str:
     head += f"<p>{text(in_unit(sentence(result.safe_cap_reason), entry.unit))}</p>\n"
     warned = (named_bins(sentence(w), result.bins) for w in result.warnings if _SPREAD not in w)
     notes = [*series.notes, *(in_unit(note, entry.unit) for note in warned)]
-    label = f"Score over document length in {entry.unit}."
+    axis = f"document length in {entry.unit}"
+    label = f"Score over {axis}."
     head += (
         f'<section id="picture"><h2>Score over document length</h2>\n<figure id="chart">'
         f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{label}">'
-        f"{drawing([result], entry.unit)}</svg></figure>\n"
+        f"{drawing([result], axis)}</svg></figure>\n"
         f"<p>Bars and band are {level(result.confidence)} intervals.</p></section>\n"
     )
     unit = series.unit.removeprefix("tokens_").replace("_", " ")

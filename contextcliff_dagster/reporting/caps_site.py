@@ -29,6 +29,7 @@ class Entry(NamedTuple):
 
     ``page``: its page in the site, without suffix. ``picks``: filter values, including model and
     task. ``facts``: qualifiers that always accompany the cap. ``origin``: shown on the page only.
+    ``useless``: whether the cap is greyed.
     """
 
     page: str
@@ -36,6 +37,7 @@ class Entry(NamedTuple):
     picks: Mapping[str, str]
     facts: Sequence[str]
     origin: str = ""
+    useless: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ class CapsSite:
         return folder / "index.html"
 
     def _table(self) -> str:
-        models, tasks = (sorted({tile.picks[key] for tile in self.entries}) for key in PLACE)
+        models = dict.fromkeys(tile.picks["model"] for tile in self.entries)
+        tasks = sorted({tile.picks["task"] for tile in self.entries})
         columns = ["caps by task"] if self.sparse else tasks
         cells: dict[tuple[str, str], list[str]] = {}
         for tile in self.entries:
@@ -82,17 +85,19 @@ class CapsSite:
             attrs = " ".join(f'data-{key}="{text(value)}"' for key, value in tile.picks.items())
             facts = [*([task] if self.sparse else []), *tile.facts, *filter(None, [tile.origin])]
             cells.setdefault((model, columns[0] if self.sparse else task), []).append(
-                f'<div class="entry" {attrs}><a href="{text(tile.page)}.html">{text(tile.cap)}</a>'
+                f'<div class="entry{" useless" * tile.useless}" {attrs}>'
+                f'<a href="{text(tile.page)}.html">{text(tile.cap)}</a>'
                 f"{''.join(f'<span>{text(fact)}</span>' for fact in facts)}</div>"
             )
         around = '<div class="entries">{}</div>' if self.sparse else "{}"
+
+        def cell(model: str, column: str) -> str:
+            inside = around.format("".join(cells.get((model, column), ["–"])))
+            return f'<td data-column="{text(column)}">{inside}</td>'
+
         rows = "".join(
             f'<tr><th scope="row">{text(model)}</th>'
-            + "".join(
-                f"<td>{around.format(''.join(cells.get((model, column), ['–'])))}</td>"
-                for column in columns
-            )
-            + "</tr>\n"
+            f"{''.join(cell(model, column) for column in columns)}</tr>\n"
             for model in models
         )
         head = "".join(f'<th scope="col">{text(column)}</th>' for column in columns)

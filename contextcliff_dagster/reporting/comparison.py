@@ -132,12 +132,13 @@ def comparison_page(comparison: Comparison) -> Page:
             "" if caps.ratio is None else f"x {caps.ratio:.2f}",
         ],
         [
-            f"{level(comparison.tolerance)} drop from the baseline at, tokens",
+            f"score {level(comparison.tolerance)} below the baseline at, tokens",
             *_loss_shift(comparison),
         ],
     ]
     if comparison.midpoint_shift is not None:
-        rows.append(["midpoint of the drop, tokens", *_shift(comparison.midpoint_shift)])
+        name = "half of the whole drop (its midpoint) at, tokens"
+        rows.append([name, *_shift(comparison.midpoint_shift)])
     bins: list[list[Cell]] = [
         [
             Code(bin.bin),

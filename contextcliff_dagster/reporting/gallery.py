@@ -16,11 +16,13 @@ from contextcliff_dagster.reporting.wording import (
     count,
     estimate,
     false_alarms,
+    is_useless,
     level,
     located,
     score_name,
     sentence,
     tokens,
+    usefulness,
 )
 
 MARK = "gallery.json"
@@ -50,17 +52,16 @@ def write_gallery(entries: Sequence[Entry], folder: Path) -> Path:
     Raises:
         StoreError: the folder cannot be written.
     """
-    ordered = sorted(entries, key=lambda entry: (*_place(entry.result), entry.archive, entry.page))
-    sources = Section("Where these results come from", _sources(ordered), 3)
-    words = [_WORDS, false_alarms([entry.result for entry in ordered])]
-    times = Counter(_measurement(entry.result) for entry in ordered)
+    sources = Section("Where these results come from", _sources(entries), 3)
+    words = [_WORDS, false_alarms([entry.result for entry in entries])]
+    times = Counter(_measurement(entry.result) for entry in entries)
     return caps_site.CapsSite(
         "Safe context caps by model and task",
         MARK,
         [*filter(None, words)],
-        [_shown(entry, twice=times[_measurement(entry.result)] > 1) for entry in ordered],
+        [_shown(entry, twice=times[_measurement(entry.result)] > 1) for entry in entries],
         [Fold("Provenance", [sources])],
-        {"results": [*map(_machine_entry, ordered)]},
+        {"results": [*map(_machine_entry, entries)]},
     ).write(folder)
 
 
@@ -83,6 +84,7 @@ def _shown(entry: Entry, *, twice: bool) -> caps_site.Entry:
         {**picks, "verdict": VERDICT_PHRASE[result.verdict]},
         _facts(result),
         f"study {result.study}, {result.campaign}" + (f", in {entry.archive}" if twice else ""),
+        useless=is_useless(result),
     )
 
 
@@ -90,7 +92,7 @@ def _facts(result: Cliffs) -> list[str]:
     """Return the facts shown with a cap: verdict, reason or midpoint, baseline, n, tokenizer."""
     base, cliff = result.baseline, result.cliff
     mean = estimate(base.mean, base.ci_low, base.ci_high)
-    facts = [VERDICT_PHRASE[result.verdict]]
+    facts = [*filter(None, [usefulness(result)]), VERDICT_PHRASE[result.verdict]]
     if result.safe_cap_tokens is None:
         facts.append(sentence(result.safe_cap_reason).rstrip("."))
     if cliff is not None:
@@ -128,6 +130,8 @@ def _machine_entry(entry: Entry) -> dict[str, Any]:
         "campaign": r.campaign,
         "verdict": r.verdict.value,
         "safe_cap_tokens": r.safe_cap_tokens,
+        "cap_score": r.cap_score,
+        "min_score": r.min_score,
         "confidence": r.confidence,
         "tolerance": r.tolerance,
         "n": r.n,

@@ -16,6 +16,8 @@ from contextcliff_dagster.reporting.wording import (
     comparison,
     copies_sentence,
     half_drop_sentence,
+    is_all_or_nothing,
+    is_useless,
     isolated,
     labels,
     last_octave_phrase,
@@ -30,6 +32,7 @@ from contextcliff_dagster.reporting.wording import (
     sentence,
     tokens,
     unanswered_sentence,
+    usefulness,
     window_share,
 )
 
@@ -77,8 +80,9 @@ def _safe_cap(cliffs: Cliffs) -> str:
     if cap is None:
         return "none"
     if joint is None or joint.limited_by != "latency_limit":
+        words = ", ".join(filter(None, [f"{tokens(cap)} tokens", usefulness(cliffs)]))
         octave = last_octave_phrase(cliffs)
-        return f"{tokens(cap)} tokens" + (f" (by {octave})" if octave else "")
+        return words + (f" (by {octave})" if octave else "")
     decides = "none" if joint.tokens is None else f"{tokens(joint.tokens)} tokens"
     return f"{decides} by the limit on the time to first token, {tokens(cap)} tokens by the scores"
 
@@ -120,7 +124,7 @@ def definition_lines(cliffs: Cliffs) -> list[str]:
 
 
 def comparison_line(cliffs: Sequence[Cliffs]) -> str:
-    """Return all models in one line, longest cap first; empty for fewer than two."""
+    """Return all models in one line, in their order; empty for fewer than two."""
     line = comparison(cliffs)
     return f"COMPARISON: {isolated(line)}" if line else ""
 
@@ -219,18 +223,16 @@ def _variance_rose_in(cliffs: Cliffs, zone: Zone) -> bool:
     Always False for scores of 0 or 1, whose SD follows from their mean.
     """
     rule = next((r for r in cliffs.rules if r.name == "transition_sd"), None)
-    if rule is None or rule.threshold is None or not rule.reachable:
+    if rule is None or rule.threshold is None or not rule.reachable or is_all_or_nothing(cliffs):
         return False
     bins = [
-        (b.sd, b.mean, b.median_tokens)
+        (b.sd, b.median_tokens)
         for b in cliffs.bins
-        if b.sd is not None and b.mean is not None and b.median_tokens is not None
+        if b.sd is not None and b.median_tokens is not None
     ]
-    if all(abs(sd**2 - mean * (1 - mean)) < 1e-6 for sd, mean, _ in bins):
-        return False
     return any(
         sd > 0 and sd >= rule.threshold and zone.from_tokens <= median < zone.to_tokens
-        for sd, _, median in bins
+        for sd, median in bins
     )
 
 
@@ -258,12 +260,16 @@ def _recommendation(cliffs: Cliffs) -> list[str]:
         if joint is not None and limited_by == "latency_limit":
             cap, prompt = joint.tokens, joint.prompt_tokens
         lines = [f"Hard cap inference context at {tokens(cap)} tokens."]
+        if is_useless(cliffs):
+            lines = [f"Use this model at no length: {usefulness(cliffs)}."]
         missing = cliffs.missing_by_length
         if missing is not None and missing.cap_tokens == cap:
             lines.append(sentence(cliffs.safe_cap_reason))
         if prompt is not None:
             as_prompt = f"as a prompt of this model it is {tokens(prompt)} tokens."
-            lines.append(f"That is the document alone; {as_prompt}")
+            if cliffs.length_unit == "document":
+                as_prompt = f"That is the document alone; {as_prompt}"
+            lines.append(as_prompt[:1].upper() + as_prompt[1:])
         if limited_by == "latency_limit":
             lines.append(f"The limit on the time to first token decides: {alone}")
         if joint is not None and limited_by == "latency":

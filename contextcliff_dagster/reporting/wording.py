@@ -17,14 +17,13 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from contextcliff_dagster.analysis.latency import SHARE, least_documents
 from contextcliff_dagster.contracts import DROPS, Verdict
 from contextcliff_dagster.contracts import level as written_level
 from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.contracts.results.attention import AttentionResult
 from contextcliff_dagster.contracts.results.cliffs import FurtherData
 from contextcliff_dagster.contracts.results.comparison import LossShift
-from contextcliff_dagster.contracts.results.json_form import Missing
+from contextcliff_dagster.contracts.results.json_form import LengthUnit, Missing
 from contextcliff_dagster.contracts.results.questions import CategoryMix, Control
 
 FIRST_STRONG_ISOLATE, POP_ISOLATE = "\u2068", "\u2069"
@@ -179,6 +178,36 @@ def ratio_words(shift: LossShift) -> str:
 
 RIGHT_OR_WRONG = frozenset({"em", "contained"})
 """Scores that are 0 or 1 for each answer, so their mean is the fraction of right answers."""
+
+
+def is_all_or_nothing(result: Cliffs) -> bool:
+    """Return whether every score is 0 or 1: then the SD of each bin follows from its mean."""
+    known = [(b.mean, b.sd) for b in result.bins if b.mean is not None]
+    alike = (sd is not None and abs(sd**2 - mean * (1 - mean)) < 1e-6 for mean, sd in known)
+    return bool(known) and all(alike)
+
+
+def usefulness(result: Cliffs) -> str:
+    """Return how good the answers up to the cap are: ``right 76% of the time``; empty if unknown.
+
+    Adds that this is below the study's ``min_score``.
+    """
+    if (mean := result.cap_score) is None:
+        return ""
+    share = "more than 99%" if 0.995 <= mean < 1 else f"{mean:.0%}"
+    is_share = result.score.name in RIGHT_OR_WRONG or is_all_or_nothing(result)
+    words = f"right {share} of the time" if is_share else f"mean {score_name(result)} {score(mean)}"
+    if is_useless(result):
+        words += f", below the {score(result.min_score)} that `min_score` asks for"
+    return words
+
+
+def is_useless(result: Cliffs) -> bool:
+    """Return whether the answers up to the cap score less than the study's ``min_score``."""
+    mean, least = result.cap_score, result.min_score
+    return mean is not None and least is not None and mean < least
+
+
 _MOST_EXAMPLES = 6
 """Maximum number of models for which a tolerance sentence lists figures."""
 _OUT_OF = (10, 20, 100)
@@ -244,6 +273,8 @@ def latency_limit_sentence(cliffs: Cliffs) -> str | None:
     """Return a sentence on the longest length within the user's latency limit; None without it."""
     if (limit := cliffs.latency_limit) is None:
         return None
+    from contextcliff_dagster.analysis.latency import SHARE, least_documents
+
     ms, documents = limit.ttft_ms_p95, limit.n_documents
     within = f"within {ms:g} ms" if ms < 1_000 else f"within {ms / 1_000:g} s"
     if documents < (needed := least_documents(cliffs.confidence)):
@@ -286,6 +317,34 @@ MANY_MODELS = 5
 _TESTED = (Verdict.STABLE, *DROPS)
 SCORE_NAMES = {"em": "exact match", "f1": "token F1", "contained": "containment"}
 SCORE_SHORT = {"em": "EM", "f1": "F1", "contained": "containment"}
+
+LENGTHS_ARE: Mapping[LengthUnit, str] = {
+    "document": (
+        "Lengths are tokens of the document alone, in the tokenizer named in the table. The "
+        "method sends every document whole: nothing cut, padded or inserted."
+    ),
+    "prompt": "Lengths are tokens of the whole prompt, with instructions and question.",
+    "words": "Lengths are words, not tokens: read every number of tokens here as words.",
+    "characters": (
+        "Lengths are characters, not tokens: read every number of tokens here as characters."
+    ),
+    "as given": "Lengths are those of the file. Whether they include the prompt is unknown.",
+}
+
+LENGTH_AXIS: Mapping[LengthUnit, str] = {
+    "document": "document length in tokens",
+    "prompt": "prompt length in tokens",
+    "words": "length in words",
+    "characters": "length in characters",
+    "as given": "length in tokens",
+}
+
+
+def length_axis(results: Sequence[Cliffs]) -> str:
+    """Return what the lengths of all ``results`` are, with their unit."""
+    names = dict.fromkeys(LENGTH_AXIS[result.length_unit] for result in results)
+    return next(iter(names)) if len(names) == 1 else "length in tokens"
+
 
 VERDICT_PHRASE = {
     Verdict.STABLE: "no large drop found",
@@ -520,20 +579,17 @@ def not_comparable(results: Sequence[Cliffs]) -> list[str]:
 
 
 def comparison(results: Sequence[Cliffs]) -> str:
-    """Return all models' caps in one sentence, longest first; empty for fewer than two results."""
+    """Return all models' caps in one sentence, in their order; empty for fewer than two results."""
     if len(results) < 2:
         return ""
-    pairs = sorted(
-        zip(labels(results), results, strict=True),
-        key=lambda pair: -(pair[1].safe_cap_tokens or -1),
-    )
-    caps = [(name, r.safe_cap_tokens) for name, r in pairs]
+    pairs = list(zip(labels(results), results, strict=True))
     text = "Safe cap: " + ", ".join(
-        f"{name} none supported" if cap is None else f"{name} {tokens(cap)} tokens"
-        for name, cap in caps
+        f"{name} none supported"
+        if r.safe_cap_tokens is None
+        else f"{name} {tokens(r.safe_cap_tokens)} tokens"
+        + (f" ({words})" if (words := usefulness(r)) else "")
+        for name, r in pairs
     )
-    if len(caps) == 2 and caps[0][1] and caps[1][1] and caps[0][1] != caps[1][1]:
-        text += f" ({caps[0][1] / caps[1][1]:.1f} times shorter)"
     drops = [(name, r.cliff) for name, r in pairs if r.cliff is not None]
     if len(drops) >= 2:
         spots = ", ".join(

@@ -13,6 +13,7 @@ import pandas as pd
 
 from contextcliff_dagster.contracts import UNSCORED_TAGS, ScoreFileError
 from contextcliff_dagster.contracts.arrays import Floats, Ints
+from contextcliff_dagster.contracts.results.json_form import LengthUnit
 from contextcliff_dagster.score_files.columns import (
     Columns,
     lengths,
@@ -138,6 +139,7 @@ class ScoreRecords:
     tokenizer: str | None = None
     score_name: str = "score"
     length_kind: str | None = None
+    length_unit: LengthUnit = "as given"
     notes: tuple[str, ...] = ()
     copied_share: float | None = None
 

@@ -572,6 +572,14 @@ class AnalysisSection(Section):
         description="Mean score of guessing; losses are measured above it",
         examples=[0.25],
     )
+    min_score: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Least mean score up to the cap for the cap to be of use; below it, reports "
+        "grey the cap and there is no policy",
+        examples=[0.8],
+    )
 
 
 class CallsSection(Section):

@@ -28,13 +28,13 @@ def arrows(comparison: Comparison) -> list[str]:
 
     above, below = Figure().subplots(2, 1)
     draw_shift((above, below), comparison, (None, None))
-    return [text.get_text() for text in above.texts if text.get_text().startswith("x ")]
+    return [text.get_text() for text in above.texts if " drop x " in text.get_text()]
 
 
 def test_a_ratio_without_an_end_is_no_number(halved: Comparison) -> None:
     assert halved.loss_shift.is_bounded
     ratio = f"x {halved.loss_shift.ratio:.2f}"
-    assert arrows(halved) == [ratio]
+    assert arrows(halved) == [f"30% drop {ratio}"]
     assert ratio in comparison_markdown(halved)
     shift = replace(halved.loss_shift, ci_low=None, ci_high=None)
     opened = replace(halved, loss_shift=shift)
@@ -57,3 +57,18 @@ def test_ends(low: float | None, high: float | None, words: str) -> None:
         ratio_words(LossShift(a_tokens=1_000, b_tokens=500, ratio=0.5, ci_low=low, ci_high=high))
         == words
     )
+
+
+def test_equal_caps_have_one_label(halved: Comparison) -> None:
+    from matplotlib.figure import Figure
+
+    for caps, labels in (
+        ((700, 700), ["safe cap of both 700"]),
+        ((700, 300), ["safe cap 700", "safe cap 300"]),
+        ((None, 300), ["safe cap 300"]),
+    ):
+        above, below = Figure().subplots(2, 1)
+        of_caps = replace(halved.caps, a_tokens=caps[0], b_tokens=caps[1])
+        draw_shift((above, below), replace(halved, caps=of_caps), (None, None))
+        texts = [text.get_text() for text in above.texts]
+        assert [text for text in texts if text.startswith("safe cap")] == labels

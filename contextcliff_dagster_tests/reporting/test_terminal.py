@@ -265,12 +265,12 @@ def test_a_drop_without_its_place_is_no_result() -> None:
         result_of(cliffs)
 
 
-def test_the_comparison_is_one_line_with_the_longest_cap_first() -> None:
+def test_the_comparison_is_one_line_in_the_study_s_order() -> None:
     line = comparison_line(results_of(sample_pair()[0]))
     assert line == (
-        "COMPARISON: Safe cap: reference-long 1,479 tokens, reference-short 382 tokens "
-        "(3.9 times shorter); midpoint of the drop: reference-long 2,222 [1,844, 2,711], "
-        "reference-short 575 [477, 701]; the intervals do not overlap."
+        "COMPARISON: Safe cap: reference-short 382 tokens, reference-long 1,479 tokens; "
+        "midpoint of the drop: reference-short 575 [477, 701], reference-long 2,222 "
+        "[1,844, 2,711]; the intervals do not overlap."
     )
     assert comparison_line(results_of(sample_pair()[0][:1])) == ""
 

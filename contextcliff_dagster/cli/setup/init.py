@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 
 _TOLERANCES = (0.3, 0.2, 0.1)
+_LEAST_SCORES = (None, 0.5, 0.8, 0.9)
 _ROOM_TO_REASON = 4096
 """Output tokens for a model that reasons before it answers."""
 _LEAST_DOCUMENTS = 5
@@ -58,6 +59,7 @@ class StudyWishes:
     data: str | None = None
     questions: str | None = None
     tolerance: float | None = None
+    min_score: float | None = None
     name: str | None = None
 
 
@@ -68,6 +70,8 @@ def with_answers(wishes: StudyWishes) -> StudyWishes:
     wishes = replace(wishes, data=data.data, questions=data.questions)
     if wishes.tolerance is None:
         wishes = replace(wishes, tolerance=_asked_tolerance())
+    if wishes.min_score is None:
+        wishes = replace(wishes, min_score=_asked_least_score())
     if wishes.name is None:
         wishes = replace(wishes, name=ask_until(lambda: _asked_name(wishes)))
     return wishes
@@ -121,7 +125,11 @@ def new_study(wishes: StudyWishes, model: str, tokenizer: str | None, *, reasons
         models=(model,),
         tokenizer=tokenizer or study.tokenizer,
         prompt=prompt,
-        analysis={**dict(study.analysis), "tolerance": tolerance},
+        analysis={
+            **dict(study.analysis),
+            "tolerance": tolerance,
+            "min_score": wishes.min_score,
+        },
     )
 
 
@@ -265,6 +273,12 @@ def _asked_tolerance() -> float:
     return _TOLERANCES[choose("Tolerance", lines)]
 
 
+def _asked_least_score() -> float | None:
+    say("How often must answers up to the cap be right for the model to be of use?")
+    words = ["any share: show every cap", *(f"at least {at:.0%}" for at in _LEAST_SCORES if at)]
+    return _LEAST_SCORES[choose("Least score", words)]
+
+
 def _asked_name(wishes: StudyWishes) -> str:
     name = ask("Name of the study", default_name(wishes))
     check_name(name)
@@ -285,6 +299,10 @@ def _asked_name(wishes: StudyWishes) -> str:
     "Loss that is acceptable at the cap, e.g. 30%: up to 3 of 10 right answers lost.",
     callback=tolerance_share,
 )
+@share_option(
+    "--min-score",
+    "Least mean score for a cap to be of use, e.g. 80%; below it, there is no policy.",
+)
 @click.option("--name", metavar="NAME", help="Name of the study (default: after the data).")
 @click.option("--yes", is_flag=True, help="Ask nothing; take the defaults.")
 @common_options
@@ -294,6 +312,7 @@ def init(
     data: str | None,
     questions: str | None,
     tolerance: float | None,
+    min_score: float | None,
     name: str | None,
     yes: bool,
     as_json: bool,
@@ -308,7 +327,7 @@ def init(
     from contextcliff_dagster.studies import load_study
 
     asking = can_ask() and not yes
-    wishes = StudyWishes(data, questions, tolerance, name)
+    wishes = StudyWishes(data, questions, tolerance, min_score, name)
     if name is not None:
         check_name(name)
     if data is not None:

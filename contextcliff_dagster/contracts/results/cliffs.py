@@ -324,6 +324,11 @@ class SensitivityRow:
     verdict: Annotated[Verdict, "what the length axis shows"]
     safe_cap_tokens: Annotated[Tokens | None, "certified cap"]
     location_tokens: Annotated[Tokens | None, "midpoint of the drop"]
+    baseline: Annotated[Score | None, "fitted mean of its baseline; of factor score only"] = None
+    curve: Annotated[Sequence[CurvePoint], "its fitted curve; of factor score only"] = ()
+    caps_by_tolerance: Annotated[
+        Sequence[CapAtTolerance], "its caps; of factor score only, empty in older files"
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,6 +392,12 @@ class Cliffs(ResultHead):
         LastOctave | None, "what lies just below the cap; null: no cap, absent in older files"
     ] = None
     cap_prompt_tokens: Annotated[Tokens | None, "the cap in the model's own prompt tokens"]
+    cap_score: Annotated[
+        Score | None, "mean score up to the cap; null: no cap, absent in older files"
+    ] = None
+    min_score: Annotated[
+        Score | None, "least cap_score with which the cap is of use; null: none is set"
+    ] = None
     critical_threshold: Annotated[CriticalThreshold | None, "midpoint of the drop"]
     confidence: Annotated[Share, "of the cap and every interval"]
     tolerance: Annotated[Share, "loss of the baseline that still counts as safe"]

@@ -93,6 +93,9 @@ class Missing:
         return sum(getattr(self, tag.value) for tag in UNSCORED_TAGS)
 
 
+LengthUnit = Literal["document", "prompt", "words", "characters", "as given"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultHead:
     """What the results of a model begin with."""
@@ -106,7 +109,7 @@ class ResultHead:
     tokenizer: Annotated[str | None, "counts length_tokens"]
     identity: Annotated[str | None, "hash of the serving identity"]
     window_tokens: Annotated[Tokens | None, "technical window of the model, its own tokens"]
-    length_unit: Annotated[Literal["document"], "what the lengths are of"]
+    length_unit: Annotated[LengthUnit, "what the lengths count; prompt: tokens of the whole prompt"]
     n: Annotated[Count, "examples with an answer; replicates averaged"]
     n_documents: Annotated[Count | None, "documents of these examples"]
     missing: Annotated[Missing, "planned calls without an answer: outside every mean"]

@@ -167,8 +167,10 @@ def draw_shift(
     below.set_ylabel("B minus A")
     below.set_xlabel("document length, tokens (log scale)")
     bins, caps = comparison.bins, comparison.caps
-    _side(above, 0, [(_middle(b), b.mean_a) for b in bins], caps.a_tokens, cliffs[0])
-    _side(above, 1, [(_middle(b), b.mean_b) for b in bins], caps.b_tokens, cliffs[1])
+    label = "safe cap of both" if caps.a_tokens == caps.b_tokens else "safe cap"
+    _side(above, 0, [(_middle(b), b.mean_a) for b in bins], caps.a_tokens, cliffs[0], label)
+    label = "" if label.endswith("both") else label
+    _side(above, 1, [(_middle(b), b.mean_b) for b in bins], caps.b_tokens, cliffs[1], label)
     _shift(above, comparison)
     _difference(below, comparison)
     sides = (("A", comparison.a), ("B", comparison.b))
@@ -187,8 +189,9 @@ def _side(
     means: Sequence[tuple[float, float | None]],
     cap: int | None,
     cliffs: Cliffs | None,
+    label: str,
 ) -> None:
-    """Draw the fitted curve, bins and cap of A (``place`` 0) or B (1)."""
+    """Draw the fitted curve, bins and cap of A (``place`` 0) or B (1); ``label``: of the cap."""
     style = house.look(place)
     points = [(x * (1.075, 1.015)[place], mean) for x, mean in means if mean is not None]
     curve = cliffs.curve if cliffs else ()
@@ -204,7 +207,7 @@ def _side(
     if cap is not None:
         axes.axvline(cap, color=style.colour, lw=1.4, ls=style.dash, alpha=0.85, zorder=2)
         axes.annotate(
-            f"safe cap {tokens(cap)}",
+            f"{label} {tokens(cap)}" if label else "",
             (cap, 0.5 - 0.075 * place),
             xytext=(-5, 0),
             textcoords="offset points",
@@ -226,7 +229,7 @@ def _shift(axes: Axes, comparison: Comparison) -> None:
     arrow = {"arrowstyle": "-|>", "color": house.INK, "lw": 1.8, "shrinkA": 0, "shrinkB": 0}
     axes.annotate("", (end, 1.075), xytext=(start, 1.075), arrowprops=arrow, zorder=6)
     axes.annotate(
-        f"x {shift.ratio:.2f}",
+        f"{comparison.tolerance:.0%} drop x {shift.ratio:.2f}",
         ((start * end) ** 0.5, 1.075),
         xytext=(0, 5),
         textcoords="offset points",

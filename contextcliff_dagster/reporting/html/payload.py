@@ -6,6 +6,7 @@ The data are columns of rounded numbers and, if requested, the questions and ans
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import astuple
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from contextcliff_dagster.contracts import UNSCORED_TAGS
 from contextcliff_dagster.contracts.results import Cliffs
+from contextcliff_dagster.contracts.results.cliffs import CapAtTolerance
 from contextcliff_dagster.contracts.results.json_form import BinMean
 from contextcliff_dagster.reporting.html.picture import (
     SCRIPT,
@@ -37,14 +39,17 @@ from contextcliff_dagster.reporting.wording import (
     SCORE_NAMES,
     VERDICT_PHRASE,
     estimate,
+    is_useless,
     labels,
     last_octave_phrase,
+    length_axis,
     level,
     located,
     score_name,
     sentence,
     tokens,
     tolerance_sentences,
+    usefulness,
 )
 
 if TYPE_CHECKING:
@@ -106,11 +111,9 @@ def payload_of(
         model: dict[str, Any] = {
             "name": one_line(name),
             "primary": result.score.name,
-            "caps": _caps(result),
             "tolerance": result.tolerance,
             "confidence": result.confidence,
-            "baseline": rounded(result.baseline.mean),
-            "curve": _columns(result.curve, ("tokens", "mean", "ci_low", "ci_high")),
+            "fits": _fits(result),
             "bins": {
                 "key": [b.bin for b in result.bins],
                 "from": [b.edge_low for b in result.bins],
@@ -134,7 +137,8 @@ def payload_of(
 
             model["points"] = _points(records_of(result, records, len(results)), scores, max_points)
         models.append(model)
-    payload = {"models": models, "scores": names, "how": evidence.how}
+    axis = length_axis(results)
+    payload = {"models": models, "scores": names, "how": evidence.how, "axis": axis}
     if answers is not None:
         payload |= embedded_answers(answers, results, list(names), redact)
     return payload
@@ -144,11 +148,24 @@ def _words(b: Any) -> str:
     return "no answers" if b.mean is None else estimate(b.mean, b.ci_low, b.ci_high)
 
 
-def _caps(result: Cliffs) -> list[list[float | int | None]]:
-    caps = {cap.tolerance: cap.safe_cap_tokens for cap in result.caps_by_tolerance}
-    if result.tolerance is not None:
-        caps.setdefault(result.tolerance, result.safe_cap_tokens)
-    return [[tolerance, caps[tolerance]] for tolerance in sorted(caps)]
+def _fits(result: Cliffs) -> dict[str, dict[str, Any]]:
+    """Return score -> its caps by tolerance, baseline and curve; of all scores with a fit."""
+    own = CapAtTolerance(result.tolerance, result.safe_cap_tokens)
+    primary = (result.baseline.mean, result.curve, (*result.caps_by_tolerance, own))
+    names = {words: name for name, words in SCORE_NAMES.items()}
+    others = {
+        names[row.value]: (row.baseline, row.curve, row.caps_by_tolerance)
+        for row in result.sensitivity
+        if row.factor == "score" and row.curve and row.value in names
+    }
+    return {
+        name: {
+            "caps": sorted({cap.tolerance: [*astuple(cap)] for cap in caps}.values()),
+            "baseline": rounded(baseline),
+            "curve": _columns(curve, ("tokens", "mean", "ci_low", "ci_high")),
+        }
+        for name, (baseline, curve, caps) in {**others, result.score.name: primary}.items()
+    }
 
 
 def _columns(rows: Iterable[Any], names: Sequence[str]) -> dict[str, list[Any]]:
@@ -327,10 +344,13 @@ def _card(row: int, name: str, result: Cliffs) -> str:
     else:
         big = f"{tokens(cap)} tokens"
         why = (
-            f"Safe cap: up to here, with {level(result.confidence)} confidence, the "
+            f"Safe cap: with {level(result.confidence)} confidence, the "
             f"{score_name(result)} is within {level(result.tolerance)} of its baseline."
         )
     base, cliff, documents = result.baseline, result.cliff, result.n_documents
+    good = usefulness(result)
+    if good:
+        why = f"{good[:1].upper()}{good[1:]} up to there. {why}"
     facts = [("Verdict", VERDICT_PHRASE[result.verdict]), ("Examples", tokens(result.n))]
     if documents is not None and documents != result.n:
         facts.append(("Documents", tokens(documents)))
@@ -347,8 +367,9 @@ def _card(row: int, name: str, result: Cliffs) -> str:
         place = located(cliff.location_tokens, cliff.ci_low, cliff.ci_high)
         rows += f'<div class="wide"><dt>Midpoint of the drop</dt><dd>{place} tokens</dd></div>'
     doubt = f'<p class="why">{text(result.score_doubt)}</p>\n' if result.score_doubt else ""
+    style = look(row).style + " useless" * is_useless(result)
     return (
-        f'<article class="card {look(row).style}"><h2>{chip(row)} {text(name)}</h2>\n'
+        f'<article class="card {style}"><h2>{chip(row)} {text(name)}</h2>\n'
         f'{doubt}<p class="cap">{text(big)}</p>\n<p class="why">{text(why)}</p>\n'
         f"<dl>{rows}</dl></article>\n"
     )

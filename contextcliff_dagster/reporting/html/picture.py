@@ -19,6 +19,7 @@ from contextcliff_dagster.reporting.wording import (
     comparison,
     estimate,
     labels,
+    length_axis,
     level,
     score_name,
     tokens,
@@ -69,7 +70,7 @@ class Plane:
         seen: positive lengths that the figure must contain.
         height: height of the figure; ``top`` and ``foot``: y of the largest and smallest value.
         sides: x of the left and right end of the length axis.
-        unit: unit of the lengths.
+        axis: what the lengths are, with their unit.
         most: values run from -most to most; 0: from 0 to 1.
     """
 
@@ -81,10 +82,10 @@ class Plane:
         foot: float = FOOT,
         *,
         sides: tuple[float, float] = (LEFT, RIGHT),
-        unit: str = "tokens",
+        axis: str = "document length in tokens",
         most: float = 0.0,
     ) -> None:
-        self._unit, self._most = unit, most
+        self._axis, self._most = axis, most
         self._left, self._right = sides
         self.low, self.high = house.with_air(*house.token_limits(seen))
         self._height, self._top, self._foot = height, top, foot
@@ -108,7 +109,7 @@ class Plane:
             tick = f"{self.x(length):.1f}"
             parts.append(f'<path d="M{tick} {self._foot + 4:g}v5"/>')
             parts.append(_label(tick, self._foot + 23, "middle", house.token_label(length)))
-        axis = f"document length in {self._unit}, log scale"
+        axis = f"{self._axis}, log scale"
         parts.append(_label(f"{self._right:g}", self._height - 4, "end", axis))
         return f'<g class="grid" aria-hidden="true">{"".join(parts)}</g>'
 
@@ -151,14 +152,11 @@ def picture_html(results: Sequence[Cliffs]) -> str:
     """Return the picture of all results, with placeholders for switches, hint and open bin."""
     scores = " and ".join(dict.fromkeys(map(score_name, results)))
     bars = level(results[0].confidence) if results else "unstated"
-    note = f"{scores[:1].upper()}{scores[1:]} over document length; bars are {bars} intervals."
+    note = f"{scores[:1].upper()}{scores[1:]} over length; bars are {bars} intervals."
     compared = f"<p>{text(words)}</p>\n" if (words := comparison(results)) else ""
-    label = (
-        "Score over document length. With scripts, the arrow keys move between bins and Enter opens"
-        " one."
-    )
+    label = "Score over length. With scripts, the arrow keys move between bins and Enter opens one."
     return (
-        '<section id="picture"><h2>Score over document length</h2>\n'
+        '<section id="picture"><h2>Score over length</h2>\n'
         '<details id="switches" hidden><summary>Change the picture</summary></details>\n'
         f'<figure id="chart"><svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="group" '
         f'aria-label="{label}">{drawing(results)}</svg>'
@@ -169,11 +167,11 @@ def picture_html(results: Sequence[Cliffs]) -> str:
     )
 
 
-def drawing(results: Sequence[Cliffs], unit: str = "tokens") -> str:
-    """Return the picture's static SVG: curves, bands, caps and bins; ``unit``: of lengths."""
+def drawing(results: Sequence[Cliffs], axis: str = "") -> str:
+    """Return the picture's static SVG: curves, bands, caps and bins; ``axis``: of the lengths."""
     lengths = [p.tokens for r in results for p in r.curve]
     lengths += [b.median_tokens for r in results for b in r.bins if b.median_tokens]
-    plane = Plane([at for at in lengths if at > 0], unit=unit)
+    plane = Plane([at for at in lengths if at > 0], axis=axis or length_axis(results))
     x = plane.x
     parts = [plane.grid()]
     gap = min(7.0, 24 / max(len(results), 1))
@@ -189,7 +187,8 @@ def drawing(results: Sequence[Cliffs], unit: str = "tokens") -> str:
             words = f"cap {cap:,}"
             wide = 10 + 7 * len(words)
             spans = (x(cap) + 2, x(cap) + wide), (x(cap) - wide, x(cap) - 2)
-            for left, right in spans:  # as in `assets/chart.js`
+            equal = any(cap == other.safe_cap_tokens for other in results[:row])
+            for left, right in () if equal else spans:  # as in `assets/chart.js`
                 if right > RIGHT + 8 or any(a < right and left < b for a, b in spans_used):
                     continue
                 spans_used.append((left, right))

@@ -63,6 +63,7 @@ from contextcliff_dagster.reporting.sections import (
     deeper,
 )
 from contextcliff_dagster.reporting.wording import (
+    LENGTHS_ARE,
     VERDICT_PHRASE,
     amount,
     assumption_sentence,
@@ -85,6 +86,7 @@ from contextcliff_dagster.reporting.wording import (
     sentence,
     tokens,
     tolerance_sentences,
+    usefulness,
 )
 
 _WHOLE = Code("report.html")
@@ -114,11 +116,12 @@ def _answer(name: str, result: Cliffs) -> Text:
         return [*head, "; ", Strong("no safe cap"), support]
     prompt = result.cap_prompt_tokens
     as_prompt = f" ({tokens(prompt)} tokens as a prompt of the model)" if prompt is not None else ""
+    good = f", {words}" if (words := usefulness(result)) else ""
     return [
         *head,
         "; keep documents at or below ",
         Strong(f"{tokens(cap)} tokens"),
-        f"{as_prompt}: up to there, with {level(result.confidence)} confidence, the "
+        f"{as_prompt}{good}: up to there, with {level(result.confidence)} confidence, the "
         f"{score_name(result)} is within {level(result.tolerance)} of its baseline ",
         Bracketed(baseline_phrase(result)),
         f", measured with {amount(result)}",
@@ -155,8 +158,7 @@ def reading_section(results: Sequence[Cliffs]) -> Section:
     confidence = level(results[0].confidence) if results else "the stated"
     tolerance = level(results[0].tolerance) if results else "the stated share"
     items: list[Text] = [
-        "Lengths are tokens of the document alone, in the tokenizer named in the table. The "
-        "method sends every document whole: nothing cut, padded or inserted.",
+        *dict.fromkeys(LENGTHS_ARE[r.length_unit] for r in results),
         [
             "The ",
             Strong("safe cap"),

@@ -34,6 +34,7 @@ from contextcliff_dagster.reporting.wording import (
     score,
     score_name,
     tokens,
+    usefulness,
     window_share,
 )
 
@@ -60,7 +61,7 @@ def models_section(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
 
 def caps_table(results: Sequence[Cliffs], names: Sequence[Text]) -> DataTable:
     """Return verdict, cap, midpoint, drop and baseline with intervals, one row per model."""
-    head = ["model", "verdict", "safe cap, tokens", "as prompt tokens"]
+    head = ["model", "verdict", "safe cap, tokens", "score up to it", "as prompt tokens"]
     head += ["midpoint of the drop, tokens", "drop", "baseline", "examples"]
     rows: list[list[Cell]] = []
     for name, r in zip(names, results, strict=True):
@@ -79,6 +80,7 @@ def caps_table(results: Sequence[Cliffs], names: Sequence[Text]) -> DataTable:
                 name,
                 VERDICT_PHRASE[r.verdict],
                 tokens(r.safe_cap_tokens, "none supported"),
+                usefulness(r) or "–",
                 tokens(r.cap_prompt_tokens, "unknown"),
                 location,
                 drop,
@@ -86,7 +88,7 @@ def caps_table(results: Sequence[Cliffs], names: Sequence[Text]) -> DataTable:
                 tokens(r.n),
             ]
         )
-    return DataTable(head, rows, right=(2, 3, 7))
+    return DataTable(head, rows, right=(2, 4, 8))
 
 
 def zone_sections(result: Cliffs) -> list[Section]:

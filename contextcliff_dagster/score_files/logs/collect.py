@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
@@ -18,21 +18,22 @@ import pandas as pd
 
 from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.contracts.arrays import Floats
+from contextcliff_dagster.contracts.results.json_form import LengthUnit
 from contextcliff_dagster.score_files.columns import BOM, opened
 from contextcliff_dagster.score_files.logs import (
-    babilong,
     helm,
-    helmet,
     inspect_ai,
     lm_eval,
     longbench,
     opencompass,
+    row_formats,
 )
 from contextcliff_dagster.score_files.logs.answers import (
     Answer,
     Lengths,
     Log,
     LogOptions,
+    UnusableLogError,
     answers_first,
     digest,
 )
@@ -53,11 +54,9 @@ _MANY_LEFT_OUT = 0.05
 _OBJECTS = (
     "error", "failure", "variant", "example", "document", "digest", "of_prompt", "finished_at",
 )  # fmt: skip
-_NUMBERS = ("length", "prompt_tokens", "completion_tokens", "em", "f1", "contained")
-
-
-class UnusableLogError(ScoreFileError):
-    """Raised for another tool's log without a usable answer."""
+_NUMBERS = (
+    "length", "prompt_tokens", "completion_tokens", "evidence_position", "em", "f1", "contained",
+)  # fmt: skip
 
 
 def collect(log: Log, options: LogOptions) -> ScoreRecords:
@@ -97,6 +96,7 @@ def collect(log: Log, options: LogOptions) -> ScoreRecords:
     of_prompt = lengths.rule != "documents" and bool(table["of_prompt"].any())
     notes = _notes(log, frame, lengths, of_prompt, name if scored_here else None)
     logged = lengths.rule == "logged"
+    counted: LengthUnit = "prompt" if of_prompt else "document"
     return ScoreRecords(
         log.model,
         frame,
@@ -104,6 +104,7 @@ def collect(log: Log, options: LogOptions) -> ScoreRecords:
         tokenizer=None if logged else lengths.name,
         score_name=name,
         length_kind=log.length_kind if logged else lengths.name,
+        length_unit=_UNITS.get(log.length_kind, "as given") if logged else counted,
         notes=(_usage_note(log, frame, left_out), *notes),
         copied_share=copied_share(copied),
     )
@@ -130,7 +131,7 @@ def _tables(
             is_copied = any(map(Haystack(answer.text or "").holds, answer.accepted))
             copied.append((answer.accepted[0], is_copied))
         length = None if answer.error and not answer.failure else lengths.of(answer, text)
-        tokens = (length, answer.prompt_tokens, answer.completion_tokens)
+        tokens = (length, answer.prompt_tokens, answer.completion_tokens, answer.evidence_position)
         for column, value in zip(objects, named, strict=True):
             column.append(value)
         measured = (*tokens, *_scored_here(answer, options, log.own_rule))
@@ -182,8 +183,8 @@ def _chosen(
                 f"answers to score it by{_failed_calls(table)}."
             )
         return own_score, True, table[own_score].to_numpy()
-    if options.metric is not None:
-        metric = options.metric.removesuffix(",none")
+    if (metric := options.metric or log.main_score) is not None:
+        metric = metric.removesuffix(",none")
         exact_names = [n for n in candidates if n == metric]
         candidates = exact_names or [n for n in candidates if n.partition(",")[0] == metric]
     if len(candidates) != 1:
@@ -203,6 +204,15 @@ def _failed_calls(table: pd.DataFrame) -> str:
 
 
 def _of_scale(log: Log, name: str, values: Floats, scale: float) -> Floats:
+    if log.score_range and scale == 1:
+        low, high = log.score_range
+        if ((values < low) | (values > high)).any() or (values == low).all():
+            raise ScoreFileError(
+                f"{log.path}: the scores, {np.nanmin(values):g} to {np.nanmax(values):g}, do not "
+                f"show the scale of {log.tool}, {low:g} to {high:g}: state theirs, from 0, with "
+                "--scale MAX, or read a table with --columns."
+            )
+        return np.round((values - low) / (high - low), 12)
     outside = (values < 0) | (values > scale)
     if outside.any():
         hint = "; percentages are read with --scale 100" if scale == 1 else ""
@@ -230,7 +240,7 @@ def _frame(log: Log, used: pd.DataFrame, score: Floats) -> pd.DataFrame:
         frame["replicate"] = frame.groupby("example_id", dropna=False).cumcount()
     if used["finished_at"].notna().any():
         frame["finished_at"] = moments(used["finished_at"])
-    for name in ("prompt_tokens", "completion_tokens"):
+    for name in ("prompt_tokens", "completion_tokens", "evidence_position"):
         if used[name].notna().any():
             frame[name] = used[name]
     return frame
@@ -240,8 +250,8 @@ def _nothing_usable(log: Log, left_out: Counter[str]) -> str:
     counts = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())
     hint = ""
     if _NO_LENGTH in left_out:
-        hint = f" {log.no_text[0].upper()}{log.no_text[1:]}: g" if log.no_text else " G"
-        hint += "ive the data set's own file, whose ids the log has, with --documents FILE."
+        hint = f"{log.no_text}: {log.remedy}" if log.no_text else log.remedy
+        hint = f" {hint[0].upper()}{hint[1:]}."
     return f"{log.path}: none of the answers in this {log.tool} log can be used ({counts}).{hint}"
 
 
@@ -256,9 +266,16 @@ _LOGGED = {
         for unit in ("words", "characters")
     },
     "sizes": (
-        "Lengths are the sizes in the files' names, in tokens as the benchmark's authors count "
-        "them, the same for all answers of a file."
+        "Lengths are the sizes that the benchmark was set to, in tokens as its authors count them, "
+        "the same for many answers."
     ),
+}
+
+
+_UNITS: Mapping[str, LengthUnit] = {
+    "prompt tokens": "prompt",
+    "words": "words",
+    "characters": "characters",
 }
 
 
@@ -341,14 +358,11 @@ def _opened_log(path: Path, head: bytes, options: LogOptions) -> Log | None:
     members, after = _members(head)
     first = next(iter(members), None)
     if first is None:
-        return babilong.read_results(path) if babilong.is_results(path, head) else None
+        return row_formats.read_rows(path)
     if after.strip():  # JSON Lines: one row's members do not show what the file is
         return _by_first_row(path, options)
     if members.get(b"eval", b"").startswith(b"{") and b"status" in members and b'"run_id"' in head:
         return inspect_ai.read_json(path, options)
-    of_helmet = first in (b"args", b"data") and members[first][:1] in (b"{", b"[")
-    if of_helmet and b'"input_max_length"' in head:
-        return helmet.read_results(path)
     if first == b"results" and b'"alias"' in head:
         raise ScoreFileError(
             f"{path} is a file of results of {lm_eval.TOOL}, which has no single answers: name the "
@@ -370,7 +384,7 @@ def _opened_log(path: Path, head: bytes, options: LogOptions) -> Log | None:
     if log is None and _DETAILS.match(members.get(b"details", b"")):
         alone = one_object or next(islice(rows(path), 1, None), None) is None
         return opencompass.read_results(path) if alone else None
-    return log
+    return log or row_formats.read_rows(path)
 
 
 def _members(head: bytes) -> tuple[dict[bytes, bytes], bytes]:
@@ -405,4 +419,4 @@ def _by_first_row(path: Path, options: LogOptions) -> Log | None:
         return longbench.read_results(path)
     if {"pred", "answers"} <= row.keys() and "length_tokens" not in row:
         return longbench.read_predictions(path)
-    return None
+    return row_formats.read_rows(path)

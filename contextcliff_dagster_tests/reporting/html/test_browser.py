@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from selenium.webdriver.common.keys import Keys
 
+from contextcliff_dagster.contracts.results.cliffs import CapAtTolerance, SensitivityRow
 from contextcliff_dagster.reporting.report_files import write_report
 from contextcliff_dagster_tests.support.records.answer_tables import answered, evidence_of
 from contextcliff_dagster_tests.support.report_browser import ReportBrowser
@@ -77,7 +78,7 @@ def test_point_click_and_switch(browser: ReportBrowser, page: Path) -> None:
     browser.until(lambda: len(drawn(browser, ".points")) == 2)
     choose(browser, "score", "f1")
     browser.until(lambda: not drawn(browser, ".curve") and not drawn(browser, ".cap"))
-    browser.reads("#note", "belong to the primary score (exact match)")
+    browser.reads("#note", "A model without a fit of this score has no curve or cap here.")
     choose(browser, "models", "1")
     browser.until(lambda: len(browser.all("#chart .bin")) == 10)
     ground = "return getComputedStyle(document.documentElement).backgroundColor"
@@ -88,6 +89,31 @@ def test_point_click_and_switch(browser: ReportBrowser, page: Path) -> None:
     browser.until(lambda: browser.run(ground) != before)
     assert browser.run("return performance.getEntriesByType('resource').length") == 0
     assert browser.complaints() == []
+
+
+def test_another_score_draws_its_own_curve_and_caps(browser: ReportBrowser, tmp_path: Path) -> None:
+    made = [answered("reference-short", l70=440, seed=1)]
+    (result, *_) = made[0]
+    f1 = SensitivityRow(
+        factor="score", value="token F1", reported=False, n=200, verdict=result.verdict,
+        safe_cap_tokens=700, location_tokens=None, baseline=0.9,
+        curve=[replace(point, mean=point.mean / 2) for point in result.curve],
+        caps_by_tolerance=[CapAtTolerance(0.1, 200), CapAtTolerance(0.3, 700)],
+    )  # fmt: skip
+    varied = replace(result, sensitivity=[*result.sensitivity, f1])
+    evidence = evidence_of(made, with_answers=True)
+    browser.open(write_report([varied], made[0][1], tmp_path, title="t", evidence=evidence).html)
+    (primary,) = drawn(browser, ".curve")
+    choose(browser, "score", "f1")
+    browser.reads(
+        "#note", "Safe cap at a tolerated drop of 30%", "700 tokens", "rests on exact match"
+    )
+    (curve,) = drawn(browser, ".curve")
+    assert curve != primary
+    (cap,) = drawn(browser, ".cap")
+    choose(browser, "tolerance", "0.1")
+    browser.reads("#note", "200 tokens")
+    assert drawn(browser, ".cap") != [cap]
 
 
 def test_keys_alone(browser: ReportBrowser, page: Path) -> None:

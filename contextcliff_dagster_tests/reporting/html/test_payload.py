@@ -112,7 +112,7 @@ def test_every_figure_is_that_of_the_result_to_the_printed_digit(
     assert cliff is not None
     place = f"{cliff.location_tokens:,} [{cliff.ci_low:,}, {cliff.ci_high:,}] tokens"
     assert f"|{place}|" in cards
-    assert [cap for _, cap in data_of(page)["models"][0]["caps"]] == [
+    assert [cap for _, cap in data_of(page)["models"][0]["fits"]["em"]["caps"]] == [
         one.safe_cap_tokens for one in first.caps_by_tolerance
     ]
 

@@ -17,6 +17,7 @@ from contextcliff_dagster.analysis.cliff import (
     missing_by_length,
 )
 from contextcliff_dagster.analysis.records import clean_records
+from contextcliff_dagster.analysis.robustness import REPORTED_TOLERANCES
 from contextcliff_dagster.analysis.statistics.falling_curve import curve_points
 from contextcliff_dagster.analysis.statistics.intervals import (
     band_quantile,
@@ -275,7 +276,6 @@ def _side(frame: pd.DataFrame, place: dict[int, int], names: Sequence[str]) -> S
     )
 
 
-REPORTED_TOLERANCES = (0.10, 0.20, 0.30)
 
 
 def format_curve(

@@ -1,8 +1,7 @@
 // The picture: bands, curves, caps, bins, single answers. Drawn anew at every change.
-const capAt = (model, tolerance) => {
-  const found = model.caps.find(([one]) => one === tolerance);
-  return found && found[1];
-};
+// Baseline, curve and caps of one score; undefined without a fit.
+const fitOf = (model, state) => model.fits[state.score];
+const capAt = (model, state) => fitOf(model, state)?.caps.find(([one]) => one === state.tolerance)?.[1];
 
 // A bin of one model as the chart and the panel need it.
 function binOf(data, row, place, score) {
@@ -24,7 +23,7 @@ function scaleOf(data, rows, axis, left, right) {
   const seen = [];
   for (const row of rows) {
     const model = data.models[row];
-    seen.push(...model.curve.tokens, ...model.bins.at, ...[model.bins.from[0], model.bins.to.at(-1)]);
+    seen.push(...model.fits[model.primary].curve.tokens, ...model.bins.at, ...[model.bins.from[0], model.bins.to.at(-1)]);
   }
   const positive = seen.filter((x) => x > 0);
   return lengthScale(positive.length ? positive : [100, 10000], axis, left, right);
@@ -52,8 +51,10 @@ function drawModel(data, row, lane, x, y, state, frame) {
   const model = data.models[row], own = look(row);
   const group = svg("g", { class: own.style });
   if (state.points) group.append(drawPoints(data, row, lane, x, y, state));
-  const { tokens, mean, ci_low: low, ci_high: high } = model.curve;
-  if (state.score === model.primary && tokens.length > 1) {
+  const fit = fitOf(model, state);
+  if (!fit) return group;
+  const { tokens, mean, ci_low: low, ci_high: high } = fit.curve;
+  if (tokens.length > 1) {
     const up = tokens.map((t, i) => `${x.at(t).toFixed(1)} ${y(high[i]).toFixed(1)}`);
     const down = tokens.map((t, i) => `${x.at(t).toFixed(1)} ${y(low[i]).toFixed(1)}`).reverse();
     const line = tokens.map((t, i) => `${x.at(t).toFixed(1)} ${y(mean[i]).toFixed(1)}`);
@@ -62,24 +63,25 @@ function drawModel(data, row, lane, x, y, state, frame) {
       svg("path", { class: "curve", d: `M${line.join("L")}`, "stroke-dasharray": own.dash || null }),
     );
   }
-  if (state.score === model.primary) {
-    const cap = capAt(model, state.tolerance), floor = model.baseline * (1 - state.tolerance);
-    if (model.baseline !== null)
-      group.append(svg("path", { class: "floor", d: `M${frame.left} ${y(floor)}H${frame.right}` }));
-    if (cap && cap >= x.low && cap <= x.high) {
-      const at = x.at(cap);
-      group.append(svg("path", { class: "cap", d: `M${at.toFixed(1)} ${frame.foot}V${frame.top}` }));
-      const words = `cap ${whole(cap)}`, wide = 10 + 7 * words.length;
-      // On the side with room; what would cover another is left out: the note has all caps.
-      const free = [[at + 2, at + wide], [at - wide, at - 2]].find(([from, to]) =>
-        from >= 0 && to <= frame.right + 8 &&
-        frame.taken.every(([left, right]) => to <= left || from >= right));
-      if (free) {
-        frame.taken.push(free);
-        const left = free[0] < at;
-        group.append(svg("text", { class: "name", x: at + (left ? -5 : 5), y: frame.top + 8,
-          "text-anchor": left ? "end" : null }, words));
-      }
+  if (fit.baseline !== null) {
+    const floor = fit.baseline * (1 - state.tolerance);
+    group.append(svg("path", { class: "floor", d: `M${frame.left} ${y(floor)}H${frame.right}` }));
+  }
+  const cap = capAt(model, state);
+  if (cap && cap >= x.low && cap <= x.high) {
+    const at = x.at(cap);
+    group.append(svg("path", { class: "cap", d: `M${at.toFixed(1)} ${frame.foot}V${frame.top}` }));
+    const words = `cap ${whole(cap)}`, wide = 10 + 7 * words.length;
+    // On the side with room; equal caps share a label, what would cover another is left out.
+    const free = !frame.named.has(cap) && [[at + 2, at + wide], [at - wide, at - 2]].find(([from, to]) =>
+      from >= 0 && to <= frame.right + 8 &&
+      frame.taken.every(([left, right]) => to <= left || from >= right));
+    if (free) {
+      frame.named.add(cap);
+      frame.taken.push(free);
+      const left = free[0] < at;
+      group.append(svg("text", { class: "name", x: at + (left ? -5 : 5), y: frame.top + 8,
+        "text-anchor": left ? "end" : null }, words));
     }
   }
   return group;
@@ -113,7 +115,7 @@ function drawBins(data, row, x, y, state, shift, marks) {
     marks.push({ element: mark, left, top, row, place, bin });
     group.append(mark);
   }
-  if (state.score !== model.primary) group.prepend(svg("path", { class: "between", d: line }));
+  if (!fitOf(model, state)) group.prepend(svg("path", { class: "between", d: line }));
   return group;
 }
 
@@ -142,7 +144,7 @@ function drawChart(root, data, state, width) {
   }
   grid.append(
     svg("text", { class: "axis", x: width - edge.right, y: height - 4, "text-anchor": "end" },
-      `document length in tokens${state.axis === "log" ? ", log scale" : ""}`),
+      `${data.axis}${state.axis === "log" ? ", log scale" : ""}`),
   );
   const chosen = svg("path", { class: "chosen" });
   if (state.bin && state.models.has(state.bin.row)) {
@@ -150,9 +152,9 @@ function drawChart(root, data, state, width) {
     const left = x.at(Math.max(from, x.low)), right = x.at(Math.min(to, x.high));
     chosen.setAttribute("d", `M${left} 2H${right}V${foot}H${left}z`);
   }
-  const frame = { left: edge.left, right: width - edge.right, top: 2, foot, taken: [] };
+  const frame = { left: edge.left, right: width - edge.right, top: 2, foot, taken: [], named: new Set() };
   for (const row of rows) {
-    const cap = data.models[row].primary === state.score && capAt(data.models[row], state.tolerance);
+    const cap = capAt(data.models[row], state);
     if (cap) frame.taken.push([x.at(cap) - 1, x.at(cap) + 1]);
   }
   const gap = Math.min(7, 24 / Math.max(rows.length, 1));

@@ -13,21 +13,22 @@
   const named = (text) => text[0].toUpperCase() + text.slice(1);
 
   function noteText() {
-    const others = [...new Set(data.models.map((model) => model.primary))].filter((name) => name !== state.score);
-    const shown = data.models.filter((_, row) => state.models.has(row) && data.models[row].primary === state.score);
-    const parts = [`${named(data.scores[state.score])} over document length; bars are ${percent(first.confidence)} intervals.`];
-    if (others.length) {
-      const names = others.map((name) => data.scores[name]).join(" and ");
-      parts.push(`Curve, cap and tolerance belong to the primary score (${names}), so they are not drawn here.`);
-    }
+    const parts = [`${named(data.scores[state.score])} over length; bars are ${percent(first.confidence)} intervals.`];
+    const models = data.models.filter((_, row) => state.models.has(row));
+    const shown = models.filter((model) => fitOf(model, state));
+    if (shown.length < models.length)
+      parts.push("A model without a fit of this score has no curve or cap here.");
     if (shown.length) {
       const caps = shown.map((model) => {
-        const cap = capAt(model, state.tolerance);
+        const cap = capAt(model, state);
         const words = cap === undefined ? "not computed" : cap === null ? "none supported" : `${whole(cap)} tokens`;
         return data.models.length === 1 ? words : `\u2068${model.name}\u2069: ${words}`;
       });
       const own = state.tolerance === first.tolerance ? "the study's own tolerance" : `the study's own is ${percent(first.tolerance)}`;
       parts.push(`Safe cap at a tolerated drop of ${percent(state.tolerance)} (${own}): ${caps.join("; ")}.`);
+      const primary = [...new Set(shown.map((model) => model.primary))].filter((name) => name !== state.score);
+      if (primary.length)
+        parts.push(`The study's own cap rests on ${primary.map((name) => data.scores[name]).join(" and ")}.`);
     }
     return parts.join(" ");
   }
@@ -70,7 +71,7 @@
 
   const one = (name, options) => options.map(([value, text]) =>
     [value, text, state[name] === value, () => { state[name] = value; }]);
-  const tolerances = [...new Set(data.models.flatMap((model) => model.caps.map(([share]) => share)))].sort((a, b) => a - b);
+  const tolerances = [...new Set(data.models.flatMap((model) => model.fits[model.primary].caps.map(([share]) => share)))].sort((a, b) => a - b);
   const groups = [];
   if (data.models.length > 1)
     groups.push(choices("models", "Models", "checkbox", data.models.map((model, row) => [
