@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from contextcliff_dagster.cli.shell import require_address_space
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.defs.home import COMMAND_LINE as COMMAND_LINE
+from contextcliff_dagster.defs.home import LINKED
 from contextcliff_dagster.defs.home import dagster_home as dagster_home
 from contextcliff_dagster.private_files import (
     hide_from_others,
@@ -26,6 +27,7 @@ from contextcliff_dagster.private_files import (
     private_umask,
     share_with_group,
 )
+from contextcliff_dagster.step_progress import report_step
 from contextcliff_dagster.store import PACKAGE, Store
 
 if TYPE_CHECKING:
@@ -68,6 +70,8 @@ def prepare_home(store: Store) -> Path:
         if not os.access(home, os.W_OK):
             raise PermissionError(13, "Permission denied", str(home))
     os.environ["DAGSTER_HOME"] = str(home)
+    if ours:
+        os.environ[LINKED] = "1"
     return home
 
 
@@ -80,6 +84,7 @@ def open_instance(store: Store) -> dg.DagsterInstance:
     Raises:
         StoreError: the folder cannot be written.
     """
+    report_step("starting Dagster")
     import dagster as dg
 
     from contextcliff_dagster.defs.dagster_internals import (

@@ -90,8 +90,6 @@ def refusals_raised() -> Iterator[None]:
     raise refusal
 
 
-OWNERS = ("team:evaluation",)
-
 PREPARATION = ("raw_corpus", "length_map", "distribution_audit", "manifest")
 """The assets of a study's sample, which all campaigns share."""
 
@@ -211,7 +209,7 @@ def described(
         "description": description,
         "deps": [asset_key(study, dep) for dep in deps],
         "group_name": shown.group or group(study),
-        "owners": shown.owners or OWNERS,
+        "owners": shown.owners,
         "kinds": kinds | {*shown.kinds},
         "tags": dict(shown.tags),
         "metadata": {"dagster/column_schema": column_schema(table)} if table else {},

@@ -16,7 +16,6 @@ from contextcliff_dagster.contracts import Table
 from contextcliff_dagster.contracts.results import Cliffs, to_json
 from contextcliff_dagster.defs.asset_specs import (
     FOLLOW_RECORDS,
-    OWNERS,
     asset_key,
     key_prefix,
     single_run,
@@ -184,7 +183,6 @@ def database_asset(studies: Sequence[Study]) -> dg.AssetsDefinition:
             "failed."
         ),
         group_name="database",
-        owners=OWNERS,
         kinds={"duckdb"},
         automation_condition=FOLLOW_RECORDS,
         # DuckDB lets one process at a time write a file.

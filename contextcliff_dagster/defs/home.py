@@ -13,6 +13,8 @@ from contextcliff_dagster.store import Store, checkout_root
 COMMAND_LINE = "command line"
 """The value of the tag ``contextcliff/cause`` for runs from the command line."""
 
+LINKED = "CONTEXTCLIFF_REPORT_LINKS"
+"""Variable that is set where the UI is `contextcliff ui`, which serves reports."""
 _WARNED = "CONTEXTCLIFF_HOME_WARNED"
 """Variable that keeps child processes from repeating the warning."""
 

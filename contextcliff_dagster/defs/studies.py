@@ -11,7 +11,6 @@ from typing import NamedTuple
 import dagster as dg
 
 from contextcliff_dagster.defs.asset_specs import (
-    OWNERS,
     RETRY_FAILED,
     asset_key,
     documents_job_name,
@@ -144,7 +143,6 @@ def broken_study_asset(broken: BrokenStudy, number: int) -> dg.AssetsDefinition:
         group_name=plain,
         description=f"This study cannot be loaded. {broken.error}",
         metadata={"error": broken.error, "file": dg.MetadataValue.path(str(broken.path))},
-        owners=OWNERS,
         kinds={"yaml"},
     )
     def study_file() -> None:

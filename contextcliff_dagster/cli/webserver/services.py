@@ -29,9 +29,17 @@ from dagster._utils.log import configure_loggers
 from dagster_webserver.app import create_app_from_workspace_process_context
 from dagster_webserver.version import __version__
 from graphql import GraphQLError, OperationDefinitionNode, OperationType, parse
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
+from contextcliff_dagster.defs.ui.rendering import REPORTS_PATH, SMALL, small_picture
+from contextcliff_dagster.store import Store
 from contextcliff_dagster.web_guard import AccessToken, AllowedHosts, Refused, WebGuard
 
+_SERVED = {".html", ".png", ".svg"}
 INFO_PATH = "/server_info"
 """Path that reports Dagster's versions without a token, as soon as the UI is up."""
 
@@ -76,8 +84,10 @@ def serve_ui(settings: Settings, listener: socket.socket) -> bool:
             WorkspaceProcessContext(instance, WorkspaceFileTarget([workspace]), __version__)
         )
         port = listener.getsockname()[1]
+        dagster = create_app_from_workspace_process_context(context, "", _POLL_RATE_MS)
+        dagster.router.routes.insert(0, Mount(REPORTS_PATH, _Reports(Store.default())))
         app = WebGuard(
-            create_app_from_workspace_process_context(context, "", _POLL_RATE_MS),
+            dagster,
             AllowedHosts(settings.host, tuple(settings.allow_hosts)),
             AccessToken(settings.token, f"contextcliff-{port}") if settings.token else None,
             frozenset({INFO_PATH}),
@@ -97,6 +107,26 @@ def serve_ui(settings: Settings, listener: socket.socket) -> bool:
             threading.Thread(target=_stop_after, args=(server, daemon), daemon=True).start()
         server.run(sockets=[listener])
         return daemon is None
+
+
+class _Reports(StaticFiles):
+    """The files in the report folders of the store's studies, and nothing else of the store."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(directory=store.root, check_dir=False)
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        file, found = self.lookup_path(path)
+        if found is None or not path.endswith(".png") or scope["query_string"] != SMALL.encode():
+            return await super().get_response(path, scope)
+        content = await run_in_threadpool(small_picture, Path(file))
+        return Response(content, media_type="image/webp")
+
+    def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
+        folders, file = Path(path).parts[:-1], Path(path)
+        if folders[1:2] != ("report",) or ".." in folders or file.suffix not in _SERVED:
+            return "", None
+        return super().lookup_path(path)
 
 
 def _stop_after(server: uvicorn.Server, daemon: subprocess.Popen[bytes]) -> None:

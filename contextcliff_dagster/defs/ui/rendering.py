@@ -10,6 +10,7 @@ import base64
 import io
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -19,6 +20,8 @@ from urllib.parse import quote
 import dagster as dg
 
 from contextcliff_dagster.contracts import Column, Table
+from contextcliff_dagster.defs.home import LINKED
+from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -26,6 +29,11 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
 
 INLINE_MARKDOWN_LIMIT = 1_000
+REPORTS_PATH = "/contextcliff/reports"
+"""Path of `contextcliff ui` under which it serves the reports in the store."""
+SMALL = "small"
+"""Query of a picture that is to fit into a table of the UI, which shows pictures at their size."""
+_SMALL_WIDTH = 460
 TABLE_LIMIT, TEXT_LIMIT, PICTURE_LIMIT = 24_000, 8_000, 38_000
 """Limits in bytes, because every materialization of every partition is kept in the event log."""
 MOST_CELLS = 150
@@ -95,6 +103,32 @@ def plain(value: Any) -> str | int | float | bool:
         return value
     item = getattr(value, "item", None)
     return plain(item()) if item is not None else str(value)
+
+
+def page(file: Path, store: Store) -> dg.MetadataValue:
+    """Return a link that opens the report's ``file``, or its path if the UI serves no reports."""
+    if not os.environ.get(LINKED):
+        return dg.MetadataValue.path(str(file))
+    return dg.MetadataValue.url(_address(file, store))
+
+
+def _address(file: Path, store: Store) -> str:
+    return f"{REPORTS_PATH}/{quote(file.relative_to(store.root).as_posix())}"
+
+
+def picture(file: Path, store: Store) -> dg.MetadataValue:
+    """Return a report's PNG file, shown in place if the UI serves reports, else behind a click."""
+    if not os.environ.get(LINKED):
+        return pictures([file])[file.stem]
+    return dg.MetadataValue.md(f"![{file.stem}]({_address(file, store)}?{SMALL})")
+
+
+def small_picture(file: Path) -> bytes:
+    """Return a PNG file as WebP that fits into a table of the UI."""
+    from PIL import Image
+
+    with Image.open(file) as image:
+        return _webp(image.convert("RGB"), _SMALL_WIDTH, quality=90)
 
 
 def pictures(files: Sequence[Path]) -> Mapping[str, dg.MetadataValue]:

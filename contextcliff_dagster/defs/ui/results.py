@@ -20,6 +20,8 @@ from contextcliff_dagster.defs.ui.rendering import (
     curve_line,
     inline,
     long_text,
+    page,
+    picture,
     pictures,
     table,
 )
@@ -60,7 +62,8 @@ def with_token_ranges(
 
     The ranges come from the sample that was frozen when the code location was loaded.
     """
-    bins = _frozen_bins(study, store)
+    spec_hash, frozen_bins = bins_of(store.manifest_dir(study.name) / HEAD)
+    bins = frozen_bins if spec_hash == study.manifest_spec_hash() else []
 
     def shown(spec: dg.AssetSpec) -> dg.AssetSpec:
         if not bins:
@@ -82,12 +85,6 @@ def _by_bins(asset: dg.AssetsDefinition) -> bool:
         isinstance(partitions, dg.MultiPartitionsDefinition)
         and DIMENSION in partitions.partition_dimension_names
     )
-
-
-def _frozen_bins(study: Study, store: Store) -> list[LengthBin]:
-    """Return the manifest's bins; none if it is unreadable or has another specification."""
-    spec_hash, bins = bins_of(store.manifest_dir(study.name) / HEAD)
-    return bins if spec_hash == study.manifest_spec_hash() else []
 
 
 def bins_of(head_file: Path) -> tuple[str, list[LengthBin]]:
@@ -240,9 +237,9 @@ def report_metadata(run: StudyRun, files: ReportFiles) -> Metadata:
         "campaign": run.campaign,
         "path": dg.MetadataValue.path(str(files.md.parent)),
     }
-    for page in (files.html, files.html.with_name("regression.html")):
-        if page.is_file():
-            shown[page.name] = dg.MetadataValue.path(str(page))
+    for file in (files.html, files.html.with_name("regression.html")):
+        if file.is_file():
+            shown[file.name] = page(file, run.store)
     if run.study.track is not None:
         from contextcliff_dagster.experiments.tracking.tracker import tracked_lines
 
@@ -260,7 +257,7 @@ def report_metadata(run: StudyRun, files: ReportFiles) -> Metadata:
     cliffs = LENGTH_PROFILE.read_results(run)
     return {
         "summary": inline(curve_line(result) for result in cliffs),
-        "picture": pictures([files.png])[files.png.stem],
+        "picture": picture(files.png, run.store),
         **shown,
     }
 

@@ -8,11 +8,13 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
+from io import BytesIO
 from pathlib import Path
 from urllib.parse import quote
 
 import httpx
 import pytest
+from PIL import Image
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
@@ -76,6 +78,44 @@ def test_nothing_is_shown_without_the_token(ui: DagsterUi) -> None:
             assert stranger.post(path, json={"query": "{version}"}).status_code == 401
         assert stranger.get("/server_info").json()["dagster_version"]
     assert not socket_opens(ui)
+
+
+def test_of_the_store_only_pages_of_reports_are_served(ui: DagsterUi) -> None:
+    store = ui.log.parent / "store"
+    report = store / "s" / "report" / "c"
+    (report / "models" / "m").mkdir(parents=True)
+    hidden = store / "s" / "campaigns" / "c"
+    hidden.mkdir(parents=True)
+    for folder in (report, report / "models" / "m", hidden, store / "s"):
+        for name in ("report.html", "report.json", "ledger.db", "picture.png"):
+            (folder / name).write_text("content")
+    (report / "link.html").symlink_to(store.parent / "elsewhere.html")
+    (store.parent / "elsewhere.html").write_text("content")
+    served = {
+        "s/report/c/report.html": 200,
+        "s/report/c/picture.png": 200,
+        "s/report/c/models/m/report.html": 200,
+        "s/report/c/report.json": 404,
+        "s/report/c/ledger.db": 404,
+        "s/report/c/link.html": 404,
+        "s/report/c": 404,
+        "s/campaigns/c/report.html": 404,
+        "s/report.html": 404,
+        "s/report/../campaigns/c/report.html": 404,
+        "s/report/c/..%2f..%2f..%2fcampaigns/c/report.html": 404,
+        "nothing/report/c/report.html": 404,
+    }
+    with client(ui) as user, httpx.Client(base_url=ui.address, timeout=300) as stranger:
+        for path, status in served.items():
+            address = f"/contextcliff/reports/{path}"
+            assert user.get(address).status_code == status, path
+            assert stranger.get(address).status_code == 401, path
+        Image.new("RGB", (1840, 900), "white").save(report / "wide.png")
+        wide = "/contextcliff/reports/s/report/c/wide.png"
+        assert Image.open(BytesIO(user.get(wide).content)).width == 1840
+        small = user.get(f"{wide}?small")
+        assert Image.open(BytesIO(small.content)).size == (460, 225)
+        assert small.headers["content-type"] == "image/webp"
 
 
 def test_the_link_opens_it(ui: DagsterUi) -> None:
