@@ -386,7 +386,7 @@ def judge_adjusted_drop(
     elif drop < LEAST_REMAINING * measured_drop:
         return "no", f"{head}: most of the drop comes from {adjusted.other}."
     elif adjusted.strength <= CHOSEN:
-        return "no", f"{head}: too few examples to attribute any of the drop to length."
+        return "no", f"{head}: too little data to separate length from {adjusted.other}."
     return "yes", f"{head}."
 
 

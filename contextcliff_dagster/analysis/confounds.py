@@ -172,10 +172,9 @@ def _by_category(
         if (covered < LEAST_COVERED).any():
             row = replace(row, identified="no")
             reason = (
-                f"Length and {words} cannot be separated: only {covered[1]:.0%} of the examples "
-                f"{beyond.words} and {covered[0]:.0%} of the others have {words} that occur on "
-                f"both sides in {LEAST_DOCUMENTS} documents or more; a drop may come from other "
-                f"{words}."
+                f"Length and {words} cannot be separated: {covered[1]:.0%} of the examples "
+                f"{beyond.words} and {covered[0]:.0%} of the others share {words}, which is too "
+                f"few. A drop may come from other {words}."
             )
         else:
             mix = np.where(common, mix, 0.0)

@@ -408,7 +408,7 @@ def _variants(
         chosen = None if same else replace(quick, baseline_share=share)
         yield "baseline", f"shortest {share:.0%}", few, chosen
     for count in BIN_COUNTS:
-        yield "bins", f"lengths known to {count} bins only", _binned(few, count), quick
+        yield "bins", f"using only {count} length groups", _binned(few, count), quick
     for name, words in SCORES.items():
         column = sample.examples[name]
         if name == primary:

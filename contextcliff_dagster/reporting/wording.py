@@ -284,7 +284,7 @@ def latency_limit_sentence(cliffs: Cliffs) -> str | None:
         )
     reach = f"First token {within} up to {tokens(limit.tokens)} tokens"
     if limit.tokens is None:
-        reach = f"No measured length is known to give the first token {within}"
+        reach = f"First token {within}: shown at no measured length"
     elif limit.tokens == limit.longest_tokens:
         reach = f"First token {within} over the whole range, to {tokens(limit.tokens)} tokens"
     by = limit.passed_by_tokens

@@ -107,7 +107,7 @@ def answer_blocks(results: Sequence[Cliffs], names: Sequence[str]) -> list[Block
 
 
 def _answer(name: str, result: Cliffs) -> Text:
-    """Return verdict and cap of one model in one sentence."""
+    """Return verdict, cap and the evidence of one model, a sentence each."""
     head = (Code(name), ": ", Strong(VERDICT_PHRASE[result.verdict]))
     cap = result.safe_cap_tokens
     if cap is None:
@@ -116,16 +116,17 @@ def _answer(name: str, result: Cliffs) -> Text:
         return [*head, "; ", Strong("no safe cap"), support]
     prompt = result.cap_prompt_tokens
     as_prompt = f" ({tokens(prompt)} tokens as a prompt of the model)" if prompt is not None else ""
-    good = f", {words}" if (words := usefulness(result)) else ""
+    good = f", {words} up to there" if (words := usefulness(result)) else ""
+    octave = last_octave_phrase(result)
     return [
         *head,
         "; keep documents at or below ",
         Strong(f"{tokens(cap)} tokens"),
-        f"{as_prompt}{good}: up to there, with {level(result.confidence)} confidence, the "
-        f"{score_name(result)} is within {level(result.tolerance)} of its baseline ",
+        f"{as_prompt}{good}. With {level(result.confidence)} confidence, the "
+        f"{score_name(result)} stays within {level(result.tolerance)} of its baseline ",
         Bracketed(baseline_phrase(result)),
-        f", measured with {amount(result)}",
-        f"; the cap has {octave}." if (octave := last_octave_phrase(result)) else ".",
+        f". Measured with {amount(result)}",
+        f"; just below the cap, {octave}." if octave else ".",
     ]
 
 

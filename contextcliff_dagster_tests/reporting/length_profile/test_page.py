@@ -61,7 +61,8 @@ def test_every_line_of_the_earlier_page_is_in_this_one() -> None:
         "| zone |", "| stable |", "| transition |", "| degraded |", "| score | token F1 |",
         "### Expected gain from more data", "| extra tokens", "| 1,000,000 tokens", "Simulated, ",
         "The zones are derived", "| MECW", "| longest length before a drop of more", "Joint cap",
-        "| model | verdict | safe cap", "| `smollm2-135m` |",
+        "| model | verdict | safe cap", "| `smollm2-135m` |", "- `smollm2-135m`: No call",
+        "- `smollm2-135m`: **gradual decline**; keep",
     )  # fmt: skip
     assert sum(line.startswith(renamed) for line in lost) == len(renamed)
     others = (line for line in lost if not line.startswith(renamed))
