@@ -318,7 +318,7 @@ def analyzed(
             f"All answers{of_model} were measured at one length, {seen[0]:,.0f} tokens; an effect "
             "of length needs at least two."
         )
-    context = ProfileContext(name, window_tokens=window)
+    context = ProfileContext(name, window_tokens=window, length_unit="as given")
     profile = profile_model(records, [], settings, context)
     return Result(profile.cliffs, profile.metrics, records, settings)
 

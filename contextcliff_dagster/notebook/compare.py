@@ -77,15 +77,25 @@ class ComparisonResult:
 
         return comparison_markdown(self.comparison)
 
-    def save(self, folder: str | Path) -> ComparisonFiles:
-        """Write ``comparison.html``, ``.md``, ``.json`` and ``.png`` into ``folder``.
+    def save(self, target: str | Path) -> ComparisonFiles | Path:
+        """Write a picture (``.png``, ``.pdf``, ``.svg``), or a report into a folder.
+
+        A folder gets ``comparison.html``, ``.md``, ``.json`` and ``.png``.
 
         Raises:
-            StoreError: the folder cannot be written.
+            DataError: the file's suffix is that of no picture.
+            StoreError: the file or folder cannot be written.
         """
+        from contextcliff_dagster.notebook.results import comparison_picture
         from contextcliff_dagster.reporting.comparison import write_comparison
+        from contextcliff_dagster.reporting.report_files import PICTURES, format_of
+        from contextcliff_dagster.store import write_atomic
 
-        return write_comparison(self.comparison, Path(folder), self.cliffs)
+        path = Path(target)
+        if kind := format_of(target, PICTURES):
+            write_atomic(path, comparison_picture(self.comparison, self.cliffs, kind))
+            return path
+        return write_comparison(self.comparison, path, self.cliffs)
 
 
 def compare(a: Side, b: Side, *, names: tuple[str, str] | None = None) -> ComparisonResult:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.contracts import DataError, LengthBin, Verdict
@@ -34,41 +34,8 @@ if TYPE_CHECKING:
 
     from contextcliff_dagster.reporting.report_files import ReportFiles
 
-_SIZE, _TALL = (9.0, 4.4), (9.0, 6.2)
-"""Figure sizes in inches, as wide as a notebook's column."""
-_COLOURS = 64
-
-
-def plot_results(results: Sequence[Result], ax: Axes | None) -> tuple[Figure, Axes]:
-    """Draw the results into ``ax``, or into a new pyplot figure that a notebook shows."""
-    import matplotlib
-
-    from contextcliff_dagster.reporting.figures.house import styled
-    from contextcliff_dagster.reporting.figures.report_figure import draw_scores
-
-    cliffs, records = [result.cliffs for result in results], records_of_all(results)
-    if ax is not None:
-        with matplotlib.rc_context({"text.parse_math": False}):
-            draw_scores(ax, cliffs, records)
-        return _figure_of(ax), ax
-    from matplotlib import pyplot
-
-    with styled():
-        figure, ax = pyplot.subplots(figsize=_SIZE, layout="constrained")
-        draw_scores(ax, cliffs, records)
-    return figure, ax
-
-
-def results_png(results: Sequence[Result]) -> bytes:
-    """Return the picture of the results as PNG, without leaving a figure open."""
-    from contextcliff_dagster.reporting.figures.house import png_bytes, styled
-    from contextcliff_dagster.reporting.figures.report_figure import draw_scores
-
-    with styled():
-        figure = _page(_SIZE)
-        cliffs = [result.cliffs for result in results]
-        draw_scores(figure.add_subplot(), cliffs, records_of_all(results))
-        return png_bytes(figure, _COLOURS)
+_WIDE, _TALL, _DPI, _COLOURS = 9.0, 6.2, 120, 64
+"""Size of figures in inches, as wide as a notebook's column; and pictures of few bytes."""
 
 
 def plot_comparison(
@@ -77,7 +44,7 @@ def plot_comparison(
     """Draw a comparison into two ``axes``, or into a new pyplot figure that a notebook shows."""
     import matplotlib
 
-    from contextcliff_dagster.reporting.figures.house import styled
+    from contextcliff_dagster.reporting.figures.house import printable, styled
 
     if axes is not None:
         above, below = axes
@@ -87,20 +54,22 @@ def plot_comparison(
     from matplotlib import pyplot
 
     with styled():
-        figure, pair = pyplot.subplots(2, figsize=_TALL, layout="constrained", **_PANELS)
+        figure, pair = pyplot.subplots(2, figsize=(_WIDE, _TALL), layout="constrained", **_PANELS)
         _draw_comparison((pair[0], pair[1]), comparison, cliffs)
-    return figure, (pair[0], pair[1])
+    return printable(figure), (pair[0], pair[1])
 
 
-def comparison_png(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> bytes:
-    """Return the picture of a comparison as PNG, without leaving a figure open."""
-    from contextcliff_dagster.reporting.figures.house import png_bytes, styled
+def comparison_picture(
+    comparison: Comparison, cliffs: Sequence[Cliffs | None], kind: str = "png"
+) -> bytes:
+    """Return the picture of a comparison, without leaving a figure open."""
+    from contextcliff_dagster.reporting.figures.house import blank_page, figure_bytes, styled
 
     with styled():
-        figure = _page(_TALL)
+        figure = blank_page(_TALL, _WIDE, _DPI, layout="constrained")
         above, below = figure.subplots(2, **_PANELS)
         _draw_comparison((above, below), comparison, cliffs)
-        return png_bytes(figure, _COLOURS)
+        return figure_bytes(figure, kind, _COLOURS)
 
 
 _PANELS: dict[str, Any] = {"sharex": True, "height_ratios": (2, 1)}
@@ -115,25 +84,16 @@ def _draw_comparison(
     panels[0].legend(handles=legend, loc="lower left", bbox_to_anchor=(0, 1.0), frameon=False)
 
 
-def records_of_all(results: Sequence[Result]) -> pd.DataFrame | None:
-    """Return lengths and scores of all results, by model; None without results."""
+def drawn(results: Sequence[Result]) -> tuple[list[Cliffs], pd.DataFrame | None]:
+    """Return what pictures show: all results, and lengths and scores by model if there are any."""
     import pandas as pd
 
     frames = [
         result.records[["length_tokens", "score"]].assign(model=result.cliffs.model)
         for result in results
     ]
-    return pd.concat(frames, ignore_index=True) if frames else None
-
-
-def _page(inches: tuple[float, float]) -> Figure:
-    """Return a white figure with its own canvas, which is needed to measure texts."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=inches, dpi=120, facecolor="white", layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
+    records = pd.concat(frames, ignore_index=True) if frames else None
+    return [result.cliffs for result in results], records
 
 
 def _figure_of(ax: Axes) -> Figure:
@@ -152,13 +112,15 @@ _IMAGE = "width:100%;height:auto;background:#fff;border-radius:6px;margin:.4em 0
 
 def results_html(results: Sequence[Result]) -> str:
     """Return HTML with the caps, the verdicts, the picture, and the notes of the analysis."""
+    from contextcliff_dagster.reporting.figures.report_figure import plot_scores
 
     if not results:
         return "<p>No results.</p>"
-    cliffs = [result.cliffs for result in results]
+    cliffs, records = drawn(results)
     shown = [_model_html(result, name) for result, name in zip(cliffs, labels(cliffs), strict=True)]
     lines = "; ".join(f"{result.cliffs.model}: {result!r}" for result in results[:_MOST_SHOWN])
-    picture = _picture(results_png(results), f"Score over document length. {lines}")
+    png = plot_scores(cliffs, records, "png", _WIDE, _DPI, _COLOURS)
+    picture = _picture(png, f"Score over document length. {lines}")
     notes = list(dict.fromkeys(note for result in cliffs for note in result.warnings))
     return _block("".join(shown) + picture + _notes(notes))
 
@@ -171,27 +133,9 @@ def comparison_html(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> 
     return _block(
         f'<p style="{_BIG}">{escape(names)}</p>'
         f"<p>{escape(comparison.sentence)} {level(comparison.confidence)} intervals, {how}.</p>"
-        + _picture(comparison_png(comparison, cliffs), comparison.sentence)
+        + _picture(comparison_picture(comparison, cliffs), comparison.sentence)
         + _notes(comparison.warnings)
     )
-
-
-def written(results: Sequence[Result], folder: Path) -> ReportFiles:
-    """Write the report of ``results`` and a ``cliffs.json`` for each.
-
-    Raises:
-        StoreError: the folder cannot be written.
-    """
-    from contextcliff_dagster.reporting.report_files import write_report
-    from contextcliff_dagster.store import slug, write_result
-
-    cliffs = [result.cliffs for result in results]
-    title = f"Scores of {', '.join(result.model for result in cliffs[:4])}"
-    files = write_report(cliffs, records_of_all(results), folder, title=title)
-    for result in cliffs:
-        name = "cliffs.json" if len(cliffs) == 1 else f"{slug(result.model)}.cliffs.json"
-        write_result(folder / name, result)
-    return files
 
 
 def _model_html(cliffs: Cliffs, name: str) -> str:
@@ -238,14 +182,26 @@ class Shown:
 
         return results_html(self._each())
 
-    def plot(self, ax: Axes | None = None) -> tuple[Figure, Axes]:
+    def plot(self, ax: Axes | None = None, *, width: float = _WIDE) -> tuple[Figure, Axes]:
         """Draw scores over length, with caps, curves and intervals.
 
         Args:
             ax: where to draw; None makes a new figure.
+            width: of a new figure, in inches; marks and texts are smaller in a narrow one.
         """
+        from contextcliff_dagster.reporting.figures.house import printable, styled
+        from contextcliff_dagster.reporting.figures.report_figure import ASPECT, draw_scores
 
-        return plot_results(self._each(), ax)
+        cliffs, records = drawn(self._each())
+        if ax is not None:
+            draw_scores(ax, cliffs, records)
+            return _figure_of(ax), ax
+        from matplotlib import pyplot
+
+        with styled():
+            figure, ax = pyplot.subplots(figsize=(width, width * ASPECT), layout="constrained")
+            draw_scores(ax, cliffs, records)
+        return printable(figure), ax
 
     def report(self) -> str:
         """Return the command line's report; for several models, with a line that compares them."""
@@ -254,14 +210,70 @@ class Shown:
         cliffs = [result.cliffs for result in self._each()]
         return "\n\n".join(filter(None, [*map(risk_report, cliffs), comparison_line(cliffs)]))
 
-    def save(self, folder: str | Path) -> ReportFiles:
-        """Write the report, its pictures and each model's ``cliffs.json`` into ``folder``.
+    def to_frame(self, by: Literal["model", "bin"] = "model") -> pd.DataFrame:
+        """Return a table with one row per model, or per length bin (the fields of ``cliffs.bins``).
+
+        Bins are indexed by ``bin``, and those of several models by ``model`` and ``bin``; counts by
+        failure tag and times have a column each, such as ``failures.refusal``.
 
         Raises:
-            StoreError: the folder cannot be written.
+            DataError: ``by`` is neither.
         """
+        import pandas as pd
 
-        return written(self._each(), Path(folder))
+        from contextcliff_dagster.reporting.report_files import results_frame
+
+        if by not in ("model", "bin"):
+            raise DataError(f"by is {by!r}; give 'model' or 'bin'.")
+        each = self._each()
+        if by == "model" or not each:
+            return results_frame([result.cliffs for result in each])
+        frames = {
+            result.name: pd.json_normalize(to_json(result.cliffs.bins)).set_index("bin")
+            for result in each
+        }
+        return frames[each[0].name] if self is each[0] else pd.concat(frames, names=["model"])
+
+    def methods(self) -> str:
+        """Return how the results came about, as a paragraph for a paper's methods section."""
+        from contextcliff_dagster.reporting.methods import methods
+
+        return methods([result.cliffs for result in self._each()])
+
+    def citation(self) -> str:
+        """Return what to cite, as BibTeX."""
+        from contextcliff_dagster.reporting.methods import citation
+
+        return citation()
+
+    def save(self, target: str | Path, *, width: float = 6.5) -> ReportFiles | Path:
+        """Write one file of the kind that its suffix names, or a report into a folder.
+
+        A file is a picture (``.png``, ``.pdf``, ``.svg``), the table of `to_frame` (``.csv``,
+        ``.parquet``), ``cliffs.json`` (``.json``; of several models a list), or a page (``.html``,
+        ``.md``). A folder gets the report, its pictures and each model's ``cliffs.json``.
+
+        Args:
+            width: of a picture, in inches.
+
+        Raises:
+            DataError: no format has the file's suffix.
+            StoreError: the file or folder cannot be written.
+        """
+        from contextcliff_dagster.reporting.report_files import format_of, write_file, write_report
+        from contextcliff_dagster.store import slug, write_result
+
+        kind, path = format_of(target), Path(target)
+        cliffs, records = drawn(self._each())
+        title = f"Scores of {', '.join(result.model for result in cliffs[:4])}"
+        if kind is not None:
+            write_file(path, kind, cliffs, records, title=title, width=width)
+            return path
+        files = write_report(cliffs, records, path, title=title)
+        for result in cliffs:
+            name = "cliffs.json" if len(cliffs) == 1 else f"{slug(result.model)}.cliffs.json"
+            write_result(path / name, result)
+        return files
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -304,15 +316,6 @@ class Result(Shown):
     def __repr__(self) -> str:
         return one_line(self.cliffs)
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return the length bins, one row each, indexed by ``bin``; the fields of ``cliffs.bins``.
-
-        Counts by failure tag and times have a column each, such as ``failures.refusal``.
-        """
-        import pandas as pd
-
-        return pd.json_normalize(to_json(self.cliffs.bins)).set_index("bin")
-
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain values: ``cliffs.json`` (schema: ``cliffs.schema.json``)."""
         content: dict[str, Any] = to_json(self.cliffs)
@@ -339,15 +342,6 @@ class Results(Shown, Mapping[str, Result]):
 
     def __repr__(self) -> str:
         return "\n".join(f"{name}: {result}" for name, result in self.items()) or "no results"
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return the length bins of all models, indexed by ``model`` and ``bin``."""
-        import pandas as pd
-
-        if not self:
-            return pd.DataFrame()
-        frames = {name: result.to_frame() for name, result in self.items()}
-        return pd.concat(frames, names=["model", "bin"])
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Return `Result.to_dict` of each model."""

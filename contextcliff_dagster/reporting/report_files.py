@@ -18,12 +18,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from contextcliff_dagster.contracts import RESULT_VERSION
+from contextcliff_dagster.contracts import RESULT_VERSION, DataError
 from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
 from contextcliff_dagster.redaction import secrets_of, without_secrets
-from contextcliff_dagster.reporting.figures.house import plot_small_multiples
 from contextcliff_dagster.reporting.html.payload import NO_EVIDENCE, Evidence, profile_page
 from contextcliff_dagster.reporting.html.render import blocks_html, html_page, sections_html
 from contextcliff_dagster.reporting.length_profile.page import (
@@ -45,8 +45,8 @@ from contextcliff_dagster.reporting.sections import (
     map_texts,
     pictures_of,
 )
-from contextcliff_dagster.reporting.wording import comparison, labels
-from contextcliff_dagster.store import Store, slug, write_atomic
+from contextcliff_dagster.reporting.wording import comparison, deciding_cap, labels
+from contextcliff_dagster.store import Store, slug, write_atomic, write_result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -158,6 +158,100 @@ def write_report(
     return _write_overview(results, folders, directory, title, notes, sections)
 
 
+PICTURES = ("png", "pdf", "svg")
+FORMATS = (*PICTURES, "csv", "parquet", "json", "html", "md")
+
+
+def format_of(target: str | Path, formats: Sequence[str] = FORMATS) -> str | None:
+    """Return which of ``formats`` the suffix of ``target`` names; None for a folder.
+
+    Raises:
+        DataError: it names none, and ``target`` is no folder, ends with no slash and has a suffix.
+    """
+    path = Path(target)
+    if path.is_dir() or str(target).endswith("/") or not (path.suffix or path.exists()):
+        return None
+    if (kind := path.suffix[1:].lower()) in formats:
+        return kind
+    raise DataError(
+        f"{target} is no folder and ends with none of .{', .'.join(formats)}; choose one of these, "
+        "or end the name of a folder with a slash."
+    )
+
+
+def write_file(
+    file: Path,
+    kind: str,
+    cliffs: Sequence[Cliffs],
+    records: pd.DataFrame | None,
+    *,
+    title: str,
+    notes: Sequence[str] = (),
+    width: float = 6.5,
+) -> None:
+    """Write one ``file`` of ``kind``, a picture ``width`` inches wide; else as `write_report`.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    from contextcliff_dagster.reporting.figures.report_figure import plot_scores
+
+    redact, shown = for_readers(), as_shown(cliffs)
+    title, notes = redact(title), redact(list(notes))
+    if kind == "json":
+        write_result(file, cliffs[0] if len(cliffs) == 1 else list(cliffs))
+        return
+    if kind == "csv":
+        content = results_frame(cliffs).to_csv(index=False).encode()
+    elif kind == "parquet":
+        content = results_frame(cliffs).to_parquet(index=False)
+    elif kind == "html":
+        evidence = NO_EVIDENCE._replace(records=records)
+        with TemporaryDirectory() as folder:
+            files = _write_page(shown, Path(folder), title, notes, (), evidence)
+            content = files.html.read_bytes()
+    elif kind == "md":
+        head, *others = summary_sections(shown, title=title, notes=notes)
+        # Without the picture, and the note on the files next to it.
+        content = as_page([replace(head, blocks=head.blocks[:-2]), *others]).encode()
+    else:
+        content = plot_scores(cliffs, records, kind, width)
+    write_atomic(file, content)
+
+
+_COLUMNS = dict(
+    pair.split("=")
+    for pair in (
+        "model=model study=study campaign=campaign task=task score.name=score verdict=verdict "
+        "safe_cap_tokens=safe_cap_tokens confidence=confidence tolerance=tolerance "
+        "baseline.mean=baseline baseline.ci_low=baseline_ci_low baseline.ci_high=baseline_ci_high "
+        "cliff.location_tokens=midpoint_tokens cliff.ci_low=midpoint_ci_low "
+        "cliff.ci_high=midpoint_ci_high cliff.drop=drop cliff.drop_ci_low=drop_ci_low "
+        "cliff.drop_ci_high=drop_ci_high n=n n_documents=n_documents missing=missing "
+        "length_unit=length_unit"
+    ).split()
+)
+"""Field of ``cliffs.json`` -> column of `results_frame`."""
+
+
+def results_frame(cliffs: Sequence[Cliffs]) -> pd.DataFrame:
+    """Return one row per model: verdict, cap, and baseline, midpoint and drop with intervals."""
+    import pandas as pd
+
+    rows = [
+        {
+            **to_json(r),
+            "model": name,
+            "safe_cap_tokens": deciding_cap(r),
+            "missing": r.missing.total,
+        }
+        for name, r in zip(labels(cliffs), cliffs, strict=True)
+    ]
+    frame = pd.json_normalize(rows).reindex(columns=list(_COLUMNS)).rename(columns=_COLUMNS)
+    whole = "safe_cap_tokens midpoint_tokens midpoint_ci_low midpoint_ci_high n_documents".split()
+    return frame.astype(dict.fromkeys(whole, "Int64"))
+
+
 def _write_page(
     results: Sequence[Cliffs],
     directory: Path,
@@ -212,6 +306,8 @@ def _write_overview(
             for name, folder in zip(labels(results), folders, strict=True)
         ]
         return overview_page(results, linked, title=title, notes=notes, sections=sections)
+
+    from contextcliff_dagster.reporting.figures.report_figure import plot_small_multiples
 
     overview, png = page("html"), plot_small_multiples(results)
     first, *others = overview.head

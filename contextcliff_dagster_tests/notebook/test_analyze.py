@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import decimal
+import io
 import json
+import pickle
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -277,8 +279,109 @@ def test_drawing_into_axes_of_ones_own(result: Result) -> None:
         pyplot.close(own)
 
 
+def test_a_figure_saves_itself_with_its_fonts_and_without_a_date(
+    result: Result, tmp_path: Path
+) -> None:
+    from matplotlib import pyplot
+
+    figure, _ = result.plot(width=3.3)
+    assert figure.get_size_inches()[0] == 3.3
+    copy = pickle.loads(pickle.dumps(figure))
+    for opened in (figure, copy):
+        pyplot.close(opened)
+    kept = []
+    for one, name in ((figure, "a.pdf"), (figure, "b.pdf"), (copy, "c.pdf"), (figure, "a.svg")):
+        one.savefig(tmp_path / name)
+        kept.append((tmp_path / name).read_bytes())
+    assert kept[0] == kept[1]
+    for pdf in kept[:3]:
+        assert b"/CIDFontType2" in pdf
+        assert b"CreationDate" not in pdf
+    assert b"<text" in kept[3]
+    out = io.BytesIO()
+    figure.savefig(out, format="pdf", metadata={"Title": "mine"})
+    assert b"mine" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [
+        ("a.png", b"\x89PNG"), ("a.pdf", b"%PDF"), ("a.svg", b"<?xml"), ("a.csv", b"model,"),
+        ("a.parquet", b"PAR1"), ("a.json", b"{"), ("a.html", b"<!doctype html>"), ("a.md", b"# "),
+        ("A.PDF", b"%PDF"), ("deep/er/a.csv", b"model,"),
+    ],
+)  # fmt: skip
+def test_one_file_of_the_kind_that_its_suffix_names(
+    result: Result, tmp_path: Path, name: str, begins: bytes
+) -> None:
+    path = tmp_path / name
+    assert result.save(path) == path
+    content = path.read_bytes()
+    assert content[:20].lower().startswith(begins.lower())
+    result.save(tmp_path / "again" / name)
+    assert (tmp_path / "again" / name).read_bytes() == content
+    assert {file for file in tmp_path.rglob("*") if file.is_file()} == {
+        path, tmp_path / "again" / name
+    }  # fmt: skip
+
+
+def test_pages_as_one_file_lead_to_no_other(result: Result, tmp_path: Path) -> None:
+    result.save(tmp_path / "a.md")
+    result.save(tmp_path / "a.html")
+    text = (tmp_path / "a.md").read_text("utf-8")
+    assert "report.png" not in text
+    assert f"**{result.safe_cap_tokens:,} tokens**" in text
+    assert result.methods()[:60] in text
+    addresses = {attributes.get("src") for tag, attributes in
+                 Tags((tmp_path / "a.html").read_text("utf-8")).tags if tag == "img"}  # fmt: skip
+    assert all((address or "").startswith("data:") for address in addresses)
+
+
+@pytest.mark.parametrize("name", ["a.docx", "report.v2", "a.pdf.gz", "there"])
+def test_a_suffix_of_no_kind_is_refused_before_any_work(
+    result: Result, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "there").write_text("a file")
+    monkeypatch.setattr(type(result), "_each", lambda _: pytest.fail("worked"))
+    with pytest.raises(DataError, match=r"none of \.png, \.pdf, \.svg, \.csv, .*\.md; choose"):
+        result.save(tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
+def test_a_folder_may_have_a_dot_in_its_name(result: Result, tmp_path: Path) -> None:
+    result.save(f"{tmp_path}/report.v2/")
+    result.save(tmp_path / "report.v2")  # it is there now
+    assert (tmp_path / "report.v2" / "report.html").is_file()
+
+
+def test_the_results_as_a_table_of_one_row_a_model(result: Result, tmp_path: Path) -> None:
+    (row,) = result.to_frame().to_dict("records")
+    cliffs = result.cliffs
+    assert cliffs.cliff is not None
+    assert (row["model"], row["verdict"], row["n"]) == (cliffs.model, cliffs.verdict, cliffs.n)
+    assert row["safe_cap_tokens"] == result.safe_cap_tokens
+    midpoint = (row["midpoint_tokens"], row["midpoint_ci_low"], row["midpoint_ci_high"])
+    assert midpoint == (cliffs.cliff.location_tokens, cliffs.cliff.ci_low, cliffs.cliff.ci_high)
+    base = (row["baseline"], row["baseline_ci_low"], row["baseline_ci_high"])
+    assert base == (cliffs.baseline.mean, cliffs.baseline.ci_low, cliffs.baseline.ci_high)
+    assert (row["drop"], row["tolerance"]) == (cliffs.cliff.drop, cliffs.tolerance)
+    nothing = analyze([100, 200, 300], [1, 0, 1], name="few", quick=True)
+    both = Results({"mine": result, "few": nothing})
+    for name in ("a.csv", "a.parquet"):
+        both.save(tmp_path / name)
+    for read in (pd.read_csv(tmp_path / "a.csv"), pd.read_parquet(tmp_path / "a.parquet")):
+        assert read["model"].to_list() == ["model", "few"]
+        assert read["safe_cap_tokens"].isna().to_list() == [False, True]
+        assert read["midpoint_tokens"].isna().to_list() == [False, True]
+    whole = (tmp_path / "a.csv").read_text().splitlines()[1].split(",")
+    assert str(result.safe_cap_tokens) in whole
+    with pytest.raises(DataError, match="by is 'bins'; give 'model' or 'bin'"):
+        result.to_frame(by="bins")  # type: ignore[arg-type]
+    assert Results({}).to_frame().empty
+
+
 def test_the_bins_as_a_table(result: Result) -> None:
-    frame = result.to_frame()
+    frame = result.to_frame(by="bin")
     assert frame.index.to_list() == [one.bin for one in result.cliffs.bins]
     assert frame["mean"].to_list() == [one.mean for one in result.cliffs.bins]
     assert frame["n"].sum() == result.cliffs.n
@@ -301,7 +404,8 @@ def test_several_models_are_analysed_one_by_one(records: pd.DataFrame, tmp_path:
     alone = analyze(records["length_tokens"], records["score"], name="steep", quick=True)
     assert figures(found["steep"].to_dict()) == figures(alone.to_dict())
     assert repr(found).splitlines()[1] == f"steep: {alone!r}"
-    assert found.to_frame().loc["steep"].equals(alone.to_frame())
+    assert found.to_frame(by="bin").loc["steep"].equals(alone.to_frame(by="bin"))
+    assert found.to_frame()["model"].to_list() == list(found)
     assert list(found.to_dict()) == list(found)
     assert "<b>flat" in Tags(found._repr_html_()).text
     assert "COMPARISON: Safe cap: <b>flat" in found.report()

@@ -93,6 +93,11 @@ def test_a_comparison_shows_draws_and_writes_itself(
     assert files.md.read_text() == result.report()
     written = from_json(Comparison, json.loads(files.json.read_text()))
     assert to_json(written) == result.to_dict()
+    picture = tmp_path / "figure.pdf"
+    assert result.save(picture) == picture
+    assert b"/CIDFontType2" in picture.read_bytes()
+    with pytest.raises(DataError, match=r"none of \.png, \.pdf, \.svg; choose"):
+        result.save(tmp_path / "table.csv")
 
 
 def test_at_the_floor_there_is_no_shift_of_a_drop(before: pd.DataFrame) -> None:

@@ -33,7 +33,11 @@ def test_a_study_gives_a_result_for_each_model(
     assert found[name].to_dict() == json.loads(path.read_text())
     assert found[name].bins
     assert len(found[name].records) == sum(one.n for one in found[name].cliffs.bins)
-    assert found.files.md.is_file()
+    text = found.methods()
+    assert "Documents were sent whole, at their natural length" in text
+    assert f"at most {found.study.recipe().max_output_tokens} tokens" in text
+    assert "at temperature 0 (" in text
+    assert text.partition(". ")[2] in found.files.md.read_text("utf-8")  # of all models there
     assert found.files.md.is_relative_to(store)
     assert f"safe up to {found[name].safe_cap_tokens:,} tokens" in repr(found)
     assert "<img" in found._repr_html_()

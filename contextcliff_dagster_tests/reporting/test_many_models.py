@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from contextcliff_dagster.contracts.results import Cliffs
-from contextcliff_dagster.reporting.figures.house import (
+from contextcliff_dagster.reporting.figures.report_figure import (
     MOST_PANELS,
     plot_small_multiples,
 )

@@ -17,7 +17,6 @@ from contextcliff_dagster.cli.options import (
     chance_option,
     count_option,
     debug_option,
-    folder_option,
     log_options,
     share_option,
     together,
@@ -81,7 +80,13 @@ _where = together(
         metavar="FILE_OR_DIR",
         help="Write machine-readable results to a file, or one file each to a folder; - prints.",
     ),
-    folder_option("--out", "Folder for report.html, report.md, report.png and report.json."),
+    click.option(
+        "--out",
+        type=click.Path(),
+        metavar="FILE_OR_DIR",
+        help="Folder for the report, or one file: .png, .pdf, .svg, .csv, .parquet, .json, .html "
+        "or .md.",
+    ),
     debug_option,
 )
 
@@ -109,14 +114,15 @@ def analyze(
     ttft_limit: float | None,
     quick: bool,
     target: str | None,
-    out: Path | None,
+    out: str | None,
 ) -> None:
     """Find the verdict and safe cap for existing scores: CSV, TSV, JSON Lines, JSON or Parquet.
 
     Each row of FILE is an answer with length_tokens and score, and optionally document_id,
     example_id, replicate, model, failure, ttft_ms and others; --columns maps other column names.
-    FILE may also be a log of inspect_ai, lm-evaluation-harness, OpenCompass, HELM, HELMET,
-    LongBench or BABILong, which is recognised by its content.
+    FILE may also be a log, or a folder of logs, of inspect_ai, lm-evaluation-harness, OpenCompass,
+    HELM, HELMET, LongBench, BABILong, RULER, LLMTest_NeedleInAHaystack, kvpress, promptfoo,
+    deepeval or Langfuse, which is recognised by its content.
     """
     if model is not None and by is not None:
         raise click.UsageError("--model selects one model and --by splits by model: choose one")
@@ -127,6 +133,11 @@ def analyze(
     require_address_space()
     from contextcliff_dagster.cli.score_analysis import AnalyzeOptions, ResultFiles, analyze_files
 
+    kind = None
+    if out is not None:
+        from contextcliff_dagster.reporting.report_files import format_of
+
+        kind = format_of(out)
     settings = AnalysisSettings(
         tolerance=tolerance,
         assumption=assumption,
@@ -154,7 +165,7 @@ def analyze(
     else:
         _print(done)
     if out is not None and done:
-        paths += _report(done, out, errors)
+        paths += _report(done, Path(out), kind, errors)
     if target != "-":
         for path in paths:
             click.echo(f"Written: {path}")
@@ -183,10 +194,10 @@ def _print(done: Sequence[Analyzed]) -> None:
 
 
 def _report(
-    done: Sequence[Analyzed], out: Path, errors: Sequence[ContextCliffError]
+    done: Sequence[Analyzed], out: Path, kind: str | None, errors: Sequence[ContextCliffError]
 ) -> tuple[Path, ...]:
     from contextcliff_dagster.reporting.length_profile.page import all_pictures
-    from contextcliff_dagster.reporting.report_files import write_report
+    from contextcliff_dagster.reporting.report_files import write_file, write_report
 
     names = [item.result.model for item in done]
     answers = [item.answers for item in done if item.answers is not None]
@@ -200,6 +211,9 @@ def _report(
     title = f"Scores of {', '.join(files[:4])}" + (" and others" if len(files) > 4 else "")
     notes = [f"Left out: {error}" for error in errors]
     results = [item.result for item in done]
+    if kind is not None:
+        write_file(out, kind, results, records, title=title, notes=notes)
+        return (out,)
     written = write_report(results, records, out, title=title, notes=notes)
     pictures = (out / picture.file for picture in all_pictures())
     return (*filter(None, written), *(path for path in pictures if path.exists()))

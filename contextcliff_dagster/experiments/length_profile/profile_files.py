@@ -90,7 +90,6 @@ _NO_PREFIX_CACHE = (
     "engines that support it reused nothing of earlier calls, so times are those of whole prompts."
 )
 
-
 _PACKAGES = ("contextcliff-dagster", "numpy", "scipy", "pandas")
 
 
@@ -103,14 +102,22 @@ def hashes_of(study: Study, manifest_sha256: str | None) -> dict[str, str | None
     }
 
 
+_REQUEST = ("temperature", "max_output_tokens", "replicates")
+
+
 def provenance(
     study: Study, manifest: Manifest, records: pd.DataFrame, identity: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return hashes, versions, seeds and times to repeat the measurement."""
-    finished = records["finished_at"].dropna()
+    finished, recipe = records["finished_at"].dropna(), study.recipe()
+    made = manifest.header["corpus"].get("account", {}).get("manufactured", {})
     return {
         "hashes": hashes_of(study, manifest.sha256),
         "identity": dict(identity),
+        "request": {
+            **{name: getattr(recipe, name) for name in _REQUEST},
+            **({"manufactured_lengths": ", ".join(made)} if made else {}),
+        },
         "seeds": {"sampling": study.sampling.seed},
         "versions": {
             **{name: version_of(name) for name in _PACKAGES},

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.reporting.figures import house
-from contextcliff_dagster.reporting.wording import labels, level, measured_range, score_name, tokens
+from contextcliff_dagster.reporting.wording import (
+    labels,
+    length_axis,
+    level,
+    measured_range,
+    score_name,
+    tokens,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,6 +25,8 @@ if TYPE_CHECKING:
 
 _EDGE = 0.37
 """Margin between the picture's edge and its text, in inches."""
+_NAMES = (40, 28, 20, 14, 10)
+"""Most characters of a model's name, longest first: the first that fits is taken."""
 
 
 def axis_words(
@@ -32,20 +42,32 @@ def axis_words(
 
 
 def single_axis_words(axes: Axes, results: Sequence[Cliffs], limits: tuple[float, float]) -> None:
-    """Label a lone score panel: its axes, and a title or, for several models, a legend."""
-    axes.set_ylabel(_score_label(results))
-    axes.set_xlabel(_length_label(results, limits))
+    """Label a lone score panel: its axes, and a title or, for several models, a legend above it.
+
+    Texts have the style's size and are shortened until they are no wider than the axes.
+    """
+    room, length = axes.get_window_extent().width, _length_label(results, limits)
+    axes.set_ylabel(_score_label(results), fontsize="medium")
+    _fit(axes.set_xlabel(""), [length, length.partition(" (")[0]], ["medium"], room)
+    caps = [_cap_words(r.safe_cap_tokens) for r in results]
+    lines = [
+        [f"{house.shortened(n, most)}: {c}" for n, c in zip(labels(results), caps, strict=True)]
+        for most in _NAMES
+    ]
     if len(results) == 1:
-        axes.set_title(headline(results, 40))
+        titles = [headline(results, _NAMES[0]), *(title for (title,) in lines)]
+        _fit(axes.set_title(""), titles, ["large", "medium"], room)
         return
-    caps = ((name, r.safe_cap_tokens) for name, r in zip(labels(results), results, strict=True))
-    words = (f"{house.shortened(name, 36)}: {_cap_words(cap)}" for name, cap in caps)
-    handles = house.line_handles(words)
-    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), frameon=False)
+    look: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
+    look |= {"frameon": False, "fontsize": "small", "markerscale": 0.7, "columnspacing": 1.2}
+    for words, columns in product(lines, (2, 1) if len(results) > 3 else (1,)):
+        legend = axes.legend(handles=house.line_handles(words), ncols=columns, **look)
+        if legend.get_window_extent().width <= room:
+            return
 
 
 def _cap_words(cap: int | None) -> str:
-    return "no cap" if cap is None else f"safe up to {tokens(cap)} tokens"
+    return "no cap" if cap is None else f"safe up to {tokens(cap)}"
 
 
 def _score_label(results: Sequence[Cliffs]) -> str:
@@ -58,7 +80,7 @@ def _length_label(results: Sequence[Cliffs], limits: tuple[float, float]) -> str
     tokenizers = {r.tokenizer for r in results if r.tokenizer}
     by = f", {house.shortened(tokenizers.pop(), 40)} tokenizer" if len(tokenizers) == 1 else ""
     unit = ", 1k = 1,024" if limits[1] >= 1024 else ""
-    return f"natural length of the document in tokens (log scale{unit}{by})"
+    return f"{length_axis(results)} (log scale{unit}{by})"
 
 
 def captions(figure: Figure, results: Sequence[Cliffs], *, has_answers: bool, hollow: bool) -> None:
@@ -67,9 +89,9 @@ def captions(figure: Figure, results: Sequence[Cliffs], *, has_answers: bool, ho
     ``hollow``: whether any bin is drawn without an interval.
     """
     wide, height = figure.get_size_inches()
-    room = (wide - _EDGE) * house.DPI
+    room = (wide - 2 * _EDGE) * house.DPI
     heading = house.write(figure, _EDGE, height - 0.36, "", fontweight="bold")
-    _fit(heading, [headline(results, most) for most in (40, 28, 20, 14, 10)], (16, 14.5, 13), room)
+    _fit(heading, [headline(results, most) for most in _NAMES], (16, 14.5, 13), room)
     under = house.write(figure, _EDGE, height - 0.70, "", color=house.SOFT_INK)
     _fit(under, [_subtitle(results, most) for most in (36, 22, 14)], (11, 10), room)
     confidence = level(results[0].confidence) if results else "unstated"
@@ -92,13 +114,13 @@ def captions(figure: Figure, results: Sequence[Cliffs], *, has_answers: bool, ho
         house.write(figure, _EDGE, 0.56 - 0.19 * place, line, fontsize=9.5, color=house.SOFT_INK)
 
 
-def _fit(text: Text, choices: Sequence[str], sizes: Sequence[float], room: float) -> None:
-    """Set the text to the first of ``choices`` that ends before pixel ``room`` in some size."""
+def _fit(text: Text, choices: Sequence[str], sizes: Sequence[float | str], room: float) -> None:
+    """Set the text to the first of ``choices`` that is at most ``room`` pixels wide in a size."""
     for words in choices:
         for size in sizes:
             text.set_text(words)
             text.set_fontsize(size)
-            if text.get_window_extent().x1 <= room:
+            if text.get_window_extent().width <= room:
                 return
 
 

@@ -1,4 +1,4 @@
-"""House style of all pictures: models, zones, token ticks, text; and the many-models picture.
+"""House style of all pictures: models, zones, token ticks, text.
 
 Colours are distinct with any colour vision (after Okabe and Ito's set, darkened). Because reports
 are also printed in grey, marker and line style differ too, and zones differ in lightness.
@@ -10,18 +10,15 @@ import io
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-from contextcliff_dagster.reporting.wording import labels, measured_range, score_name, tokens
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.text import Text
-
-    from contextcliff_dagster.contracts.results import Cliffs
 
 DPI, WIDTH = 160, 11.5
 INK, SOFT_INK, FAINT = "#1F2328", "#59636E", "#D5DAE0"
@@ -109,10 +106,44 @@ def styled() -> Iterator[None]:
                 "ytick.labelcolor": INK,
                 "hatch.linewidth": 0.6,
                 "path.sketch": None,
-                "svg.hashsalt": "contextcliff",
+                **_PRINT,
             }
         )
         yield
+
+
+_PRINT: Any = {
+    "pdf.fonttype": 42,
+    "ps.fonttype": 42,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "contextcliff",
+}
+"""Fonts are embedded as TrueType, as publishers ask; in SVG, text stays text, to be edited."""
+_UNDATED: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+
+
+def printable(figure: Figure) -> Figure:
+    """Return ``figure``, which now saves itself with these fonts and without a date."""
+    figure.savefig = partial(_save, figure)  # type: ignore[method-assign]
+    return figure
+
+
+def _save(figure: Figure, file: Any, **options: Any) -> None:
+    import matplotlib
+
+    kind = options.get("format") or Path(str(file)).suffix[1:]
+    with matplotlib.rc_context(_PRINT):
+        options = {"metadata": _UNDATED.get(kind.lower()), **options}
+        type(figure).savefig(figure, file, **options)
+
+
+def figure_bytes(figure: Figure, kind: str, colours: int | None = None) -> bytes:
+    """Return the figure as ``png``, ``pdf`` or ``svg``; same figure, same bytes."""
+    if kind == "png":
+        return png_bytes(figure, colours)
+    out = io.BytesIO()
+    _save(figure, out, format=kind)
+    return out.getvalue()
 
 
 def png_bytes(figure: Figure, colours: int | None = None) -> bytes:
@@ -138,12 +169,12 @@ def png_bytes(figure: Figure, colours: int | None = None) -> bytes:
     return out.getvalue()
 
 
-def blank_page(height: float) -> Figure:
-    """Return a white figure of the standard width, ``height`` inches tall."""
+def blank_page(height: float, width: float = WIDTH, dpi: float = DPI, **more: Any) -> Figure:
+    """Return a white figure, by default of the standard width; sizes in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, height), dpi=DPI, facecolor="white")
+    figure = Figure(figsize=(width, height), dpi=dpi, facecolor="white", **more)
     # Without a canvas, measuring a text creates one for each text and keeps its 10 MB.
     FigureCanvasAgg(figure)
     return figure
@@ -229,9 +260,9 @@ def token_axis(
 
 
 def shifted(axes: Axes, x: float, pixels: float) -> float:
-    """Return the length that is drawn ``pixels`` to the right of length ``x``."""
-    at = axes.transData.transform((x, 0))[0]
-    return float(axes.transData.inverted().transform((at + pixels, 0))[0])
+    """Return the length that is drawn ``pixels``, at `DPI`, to the right of length ``x``."""
+    at = axes.transData.transform((x, 0))[0] + pixels * axes.figure.dpi / DPI
+    return float(axes.transData.inverted().transform((at, 0))[0])
 
 
 def token_limits(seen: Sequence[float]) -> tuple[float, float]:
@@ -296,82 +327,3 @@ def _known_characters() -> frozenset[int]:
     bundled = f"{get_data_path()}/fonts/ttf/DejaVuSans.ttf"
     font_manager.fontManager  # noqa: B018 - loads the font list once, before any figure times it
     return frozenset(FT2Font(bundled).get_charmap())
-
-
-MOST_PANELS = 96
-"""Maximum number of models drawn; with more, the panels would be too small to read."""
-_LEFT, _GAP, _HEAD, _FOOT, _NAME = 0.62, 0.22, 0.78, 0.62, 0.44
-_TALL = 0.98
-
-
-@styled()
-def plot_small_multiples(cliffs: Sequence[Cliffs]) -> bytes:
-    """Return PNG bytes, 1,840 pixels wide and at most 4,000 tall: one panel per model, in order.
-
-    All panels have the same axes: score 0..1 over log length. A panel shows the bins with their
-    intervals, the fitted curve with its band, and the safe cap as a line.
-    """
-    shown = cliffs[:MOST_PANELS]
-    columns = 4 if len(shown) <= 24 else 5 if len(shown) <= 60 else 6
-    rows = max(1, math.ceil(len(shown) / columns))
-    pitch = _NAME + _TALL
-    height = _HEAD + rows * pitch + _FOOT
-    figure = blank_page(height)
-    wide = (WIDTH - _LEFT - 0.3 - (columns - 1) * _GAP) / columns
-    ranges = [span for result in shown if (span := measured_range(result))]
-    limits = with_air(*token_limits([float(max(end, 1)) for ends in ranges for end in ends]))
-    for place, (name, result) in enumerate(zip(labels(cliffs), shown, strict=False)):
-        row, column = divmod(place, columns)
-        left = _LEFT + column * (wide + _GAP)
-        bottom = height - _HEAD - (row + 1) * pitch + 0.06
-        axes = panel(figure, left, bottom, wide, _TALL)
-        below = place + columns >= len(shown)
-        token_axis(axes, limits, named=below, most=4)
-        axes.set_ylim(-0.04, 1.06)
-        axes.set_yticks([0, 0.5, 1], ["0", ".5", "1"] if column == 0 else [""] * 3)
-        axes.tick_params(length=2, labelsize=8.5)
-        axes.grid(axis="y")
-        _draw(axes, result, limits)
-        top = bottom + _TALL
-        write(figure, left, top + 0.25, shortened(name, int(wide * 12.5)), fontsize=9.5)
-        cap = result.safe_cap_tokens
-        words = "no safe cap" if cap is None else f"safe cap {tokens(cap)}"
-        write(figure, left, top + 0.1, words, fontsize=8.5, color=SOFT_INK)
-    number = f"the first {len(shown)} of {len(cliffs)}" if len(shown) < len(cliffs) else len(cliffs)
-    kinds = {score_name(result) for result in cliffs}
-    measure = kinds.pop() if len(kinds) == 1 else "score"
-    write(figure, 0.37, height - 0.27, f"{number} models", fontsize=13, fontweight="bold")
-    words = "bins with 95% intervals, fitted curve with its band, line: safe cap"
-    if len({result.confidence for result in cliffs}) > 1 or (
-        cliffs and cliffs[0].confidence != 0.95
-    ):
-        words = words.replace("95% ", "")
-    write(figure, 0.37, height - 0.52, f"Mean {measure} over length: {words}", color=SOFT_INK)
-    write(figure, 0.37, 0.2, "Tokens of the document (log scale)", fontsize=10)
-    return png_bytes(figure, 64)
-
-
-def _draw(axes: Axes, result: Cliffs, limits: tuple[float, float]) -> None:
-    colour, curve = look(0).colour, result.curve
-    for zone in result.zones:
-        low, high = max(zone.from_tokens, limits[0]), min(zone.to_tokens, limits[1])
-        if high > low:
-            axes.axvspan(low, high, color=ZONE_SHADE[zone.name], lw=0, zorder=0)
-    if len(curve) > 1:
-        draw_band(axes, curve, colour, 0.16)
-        axes.plot([p.tokens for p in curve], [p.mean for p in curve], color=colour, lw=1.3)
-    bins = [b for b in result.bins if b.median_tokens and b.mean is not None]
-    bounded = [b for b in bins if b.ci_low is not None and b.ci_high is not None]
-    axes.vlines(
-        [b.median_tokens or 0 for b in bounded],
-        [b.ci_low or 0.0 for b in bounded],
-        [b.ci_high or 0.0 for b in bounded],
-        color=colour,
-        lw=0.9,
-        zorder=2,
-    )
-    draw_markers(
-        axes, [b.median_tokens for b in bins], [b.mean for b in bins], colour, ms=3.6, mew=0.5
-    )
-    if result.safe_cap_tokens is not None:
-        axes.axvline(result.safe_cap_tokens, color=INK, lw=1.3, zorder=3)

@@ -11,6 +11,7 @@ server.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,17 @@ from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.figures.captions import axis_words, captions, single_axis_words
 from contextcliff_dagster.reporting.figures.house import draw_band, draw_markers, look, shifted
-from contextcliff_dagster.reporting.wording import VERDICT_PHRASE, labels, located, score, tokens
+from contextcliff_dagster.reporting.wording import (
+    VERDICT_PHRASE,
+    labels,
+    length_axis,
+    level,
+    located,
+    measured_range,
+    score,
+    score_name,
+    tokens,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -359,7 +370,11 @@ _LEFT, _RIGHT = 0.92, 0.36
 _HEAD, _ROW, _SCORE, _SPREAD, _GAP, _FOOT = 0.98, 0.62, 3.75, 1.15, 0.16, 1.30
 _WINDOW_REACH = 0.22
 """Largest fraction by which the log axis may widen to draw the window to scale."""
-_NAME: dict[str, Any] = {"fontsize": 10.5, "zorder": 5}
+ASPECT = 0.6
+"""Height of a figure with the score panel alone, as a share of its width."""
+_FULL, _CROWDED = 6.2, 1.4
+"""Least width of axes in inches for marks of full size, and for each model's single answers."""
+_NAME: dict[str, Any] = {"fontsize": "medium", "zorder": 5}
 """Text style of a line's name."""
 
 
@@ -382,18 +397,8 @@ def plot_report(cliffs: Sequence[Cliffs], records: pd.DataFrame | None = None) -
     )
     for axes in (spread, main, strip):
         house.token_axis(axes, limits)
-    main.set_ylim(*score_limits(rows))
-    main.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
-    main.grid(axis="y", zorder=0)
-    hollow = False
-    for row, result in enumerate(cliffs):
-        draw_answers(main, row, rows, *answers[row])
-        draw_curve(main, row, rows, result)
-        hollow |= draw_bins(main, row, rows, result)
     _spread_panel(spread, cliffs)
-    _shade_zones((main, spread), cliffs, limits)
-    _cap_lines((main, spread), cliffs, limits)
-    _window_marks((main, spread), cliffs, limits)
+    hollow = _draw_panel((main, spread), cliffs, answers, limits)
     draw_zone_strip(strip, cliffs, limits)
     axis_words(main, spread, cliffs, limits)
     captions(figure, cliffs, has_answers=any(len(x) for x, _ in answers), hollow=hollow)
@@ -403,23 +408,67 @@ def plot_report(cliffs: Sequence[Cliffs], records: pd.DataFrame | None = None) -
 def draw_scores(axes: Axes, cliffs: Sequence[Cliffs], records: pd.DataFrame | None = None) -> None:
     """Draw only the score panel in the caller's ``axes``: answers, bins, curves, caps, a title.
 
-    Sets the axes' limits, ticks and labels; the arguments are those of `plot_report`.
+    Sets the axes' limits, ticks and labels; the arguments are those of `plot_report`. Marks and
+    texts are smaller in narrow axes, which leave out single answers of several models.
     """
-    rows = max(len(cliffs), 1)
+    from matplotlib import rc_context, rcParams
+
+    before, width = len(axes.lines), axes.get_window_extent().width / axes.figure.dpi
+    points = min(float(rcParams["font.size"]), 5.5 + 0.8 * width)
     answers = [answers_of(records, cliffs, row) for row in range(len(cliffs))]
     limits = _limits(cliffs, [x for x, _ in answers])
-    house.token_axis(axes, limits)
-    axes.set_ylim(*score_limits(rows))
-    axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
-    axes.grid(axis="y", zorder=0)
+    with rc_context({"font.size": points, "text.parse_math": False}):
+        house.token_axis(axes, limits, most=max(2, min(9, int(width / 0.42))))
+        axes.tick_params(labelsize=points)
+        shown = answers if width >= _CROWDED * len(cliffs) else []
+        _draw_panel((axes,), cliffs, shown, limits)
+        single_axis_words(axes, cliffs, limits)
+    _shrink(axes, min(1.0, max(0.45, width / _FULL)), before)
+
+
+def _draw_panel(
+    panels: Sequence[Axes], cliffs: Sequence[Cliffs], answers: Any, limits: tuple[float, float]
+) -> bool:
+    """Draw the score panel, the first of ``panels``, and across all zones, caps and windows.
+
+    ``answers``: as of `answers_of`, by result; empty for none. Returns what `draw_bins` returns.
+    """
+    main, rows, hollow = panels[0], max(len(cliffs), 1), False
+    main.set_ylim(*(score_limits(rows) if answers else (-0.03, 1.03)))
+    main.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
+    main.grid(axis="y", zorder=0, color=house.FAINT, lw=0.7)
     for row, result in enumerate(cliffs):
-        draw_answers(axes, row, rows, *answers[row])
-        draw_curve(axes, row, rows, result)
-        draw_bins(axes, row, rows, result)
-    _shade_zones((axes,), cliffs, limits)
-    _cap_lines((axes,), cliffs, limits)
-    _window_marks((axes,), cliffs, limits)
-    single_axis_words(axes, cliffs, limits)
+        if answers:
+            draw_answers(main, row, rows, *answers[row])
+        draw_curve(main, row, rows, result)
+        hollow |= draw_bins(main, row, rows, result)
+    _shade_zones(panels, cliffs, limits)
+    _cap_lines(panels, cliffs, limits)
+    _window_marks(panels, cliffs, limits)
+    return hollow
+
+
+def _shrink(axes: Axes, size: float, first: int = 0) -> None:
+    """Scale the lines and marks on ``axes``, except those before ``first``."""
+    for line in axes.lines[first:]:
+        line.set_linewidth(size * line.get_linewidth())
+        line.set_markersize(size * line.get_markersize())
+        line.set_markeredgewidth(size * line.get_markeredgewidth())
+
+
+def plot_scores(
+    cliffs: Sequence[Cliffs],
+    records: pd.DataFrame | None,
+    kind: str,
+    width: float,
+    dpi: float = 300,
+    colours: int | None = None,
+) -> bytes:
+    """Return the score panel alone, ``width`` inches wide; else as `house.figure_bytes`."""
+    with house.styled():
+        figure = house.blank_page(width * ASPECT, width, dpi, layout="constrained")
+        draw_scores(figure.add_subplot(), cliffs, records)
+        return house.figure_bytes(figure, kind, colours)
 
 
 def _shade_zones(
@@ -478,7 +527,6 @@ def _cap_lines(
 ) -> None:
     main = panels[0]
     placed: list[float] = []
-    bold: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "bottom", "fontweight": "bold"}
     for row, result in enumerate(results):
         cap = result.safe_cap_tokens
         if cap is None or not limits[0] <= cap <= limits[1]:
@@ -487,20 +535,27 @@ def _cap_lines(
         for axes in panels:
             axes.axvline(cap, color=style.colour, lw=1.5, ls=style.dash, zorder=1.8, alpha=0.9)
         at = main.transData.transform((cap, 0))[0]
-        if any(abs(at - position) < 34 for position in placed):
-            continue  # the strip above names it
-        words, x = f"safe cap {tokens(cap)}", house.shifted(main, cap, -5)
-        label = main.text(x, 0, words, color=style.colour, **bold, **_NAME)
-        extent, frame = label.get_window_extent(), main.get_window_extent()
-        low, high = main.get_ylim()
-        need = extent.height / frame.height * (high - low)
-        left = house.shifted(main, cap, -8 - extent.width)
-        room = free_height(main, results, left, cap, need)
-        if room is None or extent.x0 < frame.x0:
-            label.remove()
-            continue
-        label.set_y(room)
-        placed.append(at)
+        if any(abs(at - position) < 34 * main.figure.dpi / house.DPI for position in placed):
+            continue  # the strip above, or the legend, names it
+        words = f"safe cap {tokens(cap)}"
+        if _left_of(main, results, cap, words, color=style.colour, fontweight="bold"):
+            placed.append(at)
+
+
+def _left_of(main: Axes, results: Sequence[Cliffs], x: float, words: str, **style: Any) -> bool:
+    """Write ``words`` upright, left of a line at ``x``; return whether there is room for them."""
+    at = house.shifted(main, x, -5)
+    label = main.text(at, 0, words, rotation=90, ha="right", va="bottom", **_NAME, **style)
+    extent, frame = label.get_window_extent(), main.get_window_extent()
+    low, high = main.get_ylim()
+    need = extent.height / frame.height * (high - low)
+    left = house.shifted(main, x, -8 - extent.width * house.DPI / main.figure.dpi)
+    room = free_height(main, results, left, x, need)
+    if room is None or extent.x0 < frame.x0:
+        label.remove()
+        return False
+    label.set_y(room)
+    return True
 
 
 def _window_marks(
@@ -513,9 +568,11 @@ def _window_marks(
         if limits[0] <= window <= limits[1]:
             for axes in panels:
                 axes.axvline(window, color=house.INK, lw=2.2, zorder=1.8)
-            right = main.transData.transform((window, 0))[0] + 34 < main.get_window_extent().x1
-            x, side = house.shifted(main, window, 7 if right else -7), "left" if right else "right"
-            main.text(x, y, f"window {tokens(window)}", rotation=90, ha=side, va=end, **_NAME)
+            words, x = f"window {tokens(window)}", house.shifted(main, window, 7)
+            if house.shifted(main, window, 34) < limits[1]:
+                main.text(x, y, words, rotation=90, va=end, **_NAME)
+            else:
+                _left_of(main, results, window, words)
     for place, window in enumerate(far):
         main.annotate(
             f"window {tokens(window)}",
@@ -525,7 +582,6 @@ def _window_marks(
             textcoords="axes fraction",
             ha="right",
             va="center",
-            fontsize=10.5,
             annotation_clip=False,
             zorder=6,
             arrowprops={
@@ -538,3 +594,59 @@ def _window_marks(
             },
             bbox={"boxstyle": "square,pad=0.2", "fc": (1, 1, 1, 0.85), "ec": "none"},
         )
+
+
+MOST_PANELS = 96
+"""Maximum number of models drawn; with more, the panels would be too small to read."""
+_MARGIN, _BETWEEN, _ABOVE, _BELOW, _NAMED = 0.62, 0.22, 0.78, 0.62, 0.44
+_TALL = 0.98
+
+
+@house.styled()
+def plot_small_multiples(cliffs: Sequence[Cliffs]) -> bytes:
+    """Return PNG bytes, 1,840 pixels wide and at most 4,000 tall: one panel per model, in order.
+
+    All panels have the same axes: score 0..1 over log length. A panel shows the bins with their
+    intervals, the fitted curve with its band, and the safe cap as a line.
+    """
+    shown = cliffs[:MOST_PANELS]
+    columns = 4 if len(shown) <= 24 else 5 if len(shown) <= 60 else 6
+    rows = max(1, math.ceil(len(shown) / columns))
+    pitch = _NAMED + _TALL
+    height = _ABOVE + rows * pitch + _BELOW
+    figure = house.blank_page(height)
+    wide = (house.WIDTH - _MARGIN - 0.3 - (columns - 1) * _BETWEEN) / columns
+    ends = [end for result in shown for end in measured_range(result) or ()]
+    limits = house.with_air(*house.token_limits([max(end, 1) for end in ends]))
+    for place, (name, result) in enumerate(zip(labels(cliffs), shown, strict=False)):
+        row, column = divmod(place, columns)
+        left = _MARGIN + column * (wide + _BETWEEN)
+        bottom = height - _ABOVE - (row + 1) * pitch + 0.06
+        axes = house.panel(figure, left, bottom, wide, _TALL)
+        below = place + columns >= len(shown)
+        house.token_axis(axes, limits, named=below, most=4)
+        axes.set_ylim(-0.04, 1.06)
+        axes.set_yticks([0, 0.5, 1], ["0", ".5", "1"] if column == 0 else [""] * 3)
+        axes.tick_params(length=2, labelsize=8.5)
+        axes.grid(axis="y")
+        _shade_zones((axes,), [result], limits)
+        draw_curve(axes, 0, 1, result)
+        draw_bins(axes, 0, 1, result)
+        if result.safe_cap_tokens is not None:
+            axes.axvline(result.safe_cap_tokens, color=house.INK, lw=2.8, zorder=3)
+        _shrink(axes, 0.45)
+        top = bottom + _TALL
+        house.write(figure, left, top + 0.25, house.shortened(name, int(wide * 12.5)), fontsize=9.5)
+        cap = result.safe_cap_tokens
+        words = "no safe cap" if cap is None else f"safe cap {tokens(cap)}"
+        house.write(figure, left, top + 0.1, words, fontsize=8.5, color=house.SOFT_INK)
+    number = f"the first {len(shown)} of {len(cliffs)}" if len(shown) < len(cliffs) else len(cliffs)
+    kinds = {score_name(result) for result in cliffs}
+    measure = kinds.pop() if len(kinds) == 1 else "score"
+    house.write(figure, 0.37, height - 0.27, f"{number} models", fontsize=13, fontweight="bold")
+    levels = {f"{level(result.confidence)} " for result in cliffs}
+    of = levels.pop() if len(levels) == 1 else ""
+    words = f"Mean {measure} over length: bins with {of}intervals, fitted curve with its band, "
+    house.write(figure, 0.37, height - 0.52, f"{words}line: safe cap", color=house.SOFT_INK)
+    house.write(figure, 0.37, 0.2, f"{length_axis(cliffs)} (log scale)", fontsize=10)
+    return house.png_bytes(figure, 64)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextcliff_dagster.contracts.results import Cliffs, to_json
 from contextcliff_dagster.contracts.results.cliffs import Rule
 from contextcliff_dagster.reporting.length_profile.questions import refused_tests
+from contextcliff_dagster.reporting.methods import methods
 from contextcliff_dagster.reporting.sections import (
     Block,
     Bullets,
@@ -80,7 +81,7 @@ def _gaps(result: Cliffs) -> list[str]:
     tags = ", ".join(f"{n:,} {tag}" for tag, n in missing.items())
     share = f"{percent(result.missing_share)} of the planned calls"
     unanswered = f"calls without an answer, counted in a mean only where noted: {tags} ({share})"
-    gaps = [unanswered if tags else "no call went unanswered"]
+    gaps = [unanswered if tags else "every call was answered"]
     reach, window = measured_range(result), result.window_tokens
     if reach is None:
         gaps.append("no answer was scored")
@@ -144,7 +145,8 @@ def rebuild_section(results: Sequence[Cliffs], level: int = 2) -> Section:
             facts[-1] = ", ..." if len(stated) > 3 else ""
     if facts:
         items.append([*facts, "."])
-    return Section("How to reproduce it", [Bullets(items)], level)
+    paragraph = Paragraph(["For a methods section: ", methods(results)])
+    return Section("How to reproduce it", [Bullets(items), paragraph], level)
 
 
 _FACTS = (

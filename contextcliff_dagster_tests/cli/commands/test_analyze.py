@@ -18,7 +18,7 @@ from contextcliff_dagster_tests.support.files.score_tables import (
     without_file,
     write,
 )
-from contextcliff_dagster_tests.support.terminal import call, run
+from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call, run
 
 QUICK = ("analyze", "--quick")
 """For claims about what is read and written: the same, without second opinions."""
@@ -193,6 +193,29 @@ def test_several_files_are_compared_in_one_report(tmp_path: Path) -> None:
     assert "| `one` | cliff |" in page
     assert "| `other` | cliff |" in page
     assert "Safe cap: other" in page
+
+
+@pytest.mark.parametrize("kind", ["png", "pdf", "svg", "csv", "parquet", "json", "html", "md"])
+def test_out_writes_one_file_of_all_models_by_its_suffix(kind: str, tmp_path: Path) -> None:
+    files = [write(tmp_path / f"{n}.csv", answers(i, 300 * i)) for i, n in enumerate("ab", 1)]
+    target = tmp_path / f"result.{kind}"
+    ended = call(*QUICK, *map(str, files), "--out", str(target))
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.endswith(f"Written: {target}\n")
+    assert {path.name for path in tmp_path.iterdir()} == {"a.csv", "b.csv", target.name}
+    if kind == "csv":
+        assert pd.read_csv(target)["model"].to_list() == ["a", "b"]
+    elif kind == "json":
+        assert [one["model"] for one in json.loads(target.read_bytes())] == ["a", "b"]
+    elif kind in ("html", "md", "svg"):
+        assert "safe" in target.read_text("utf-8")
+
+
+def test_out_of_another_suffix_is_refused_before_a_file_is_read(tmp_path: Path) -> None:
+    ended = call(*QUICK, "nosuch.csv", "--out", str(tmp_path / "a.docx"))
+    assert_one_sentence(ended, "a.docx", ".png, .pdf, .svg, .csv, .parquet, .json, .html, .md")
+    assert "nosuch" not in ended.err
+    assert not list(tmp_path.iterdir())
 
 
 def test_too_few_rows_are_a_verdict_and_no_fault(tmp_path: Path) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import re
 import subprocess
 import sys
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from contextcliff_dagster.reporting.figures.house import (
@@ -19,7 +23,12 @@ from contextcliff_dagster.reporting.figures.house import (
     token_label,
     token_ticks,
 )
-from contextcliff_dagster.reporting.figures.report_figure import _limits, plot_report
+from contextcliff_dagster.reporting.figures.report_figure import (
+    _limits,
+    draw_scores,
+    plot_report,
+    plot_scores,
+)
 from contextcliff_dagster_tests.support.records.reports import (
     results_of,
     sample,
@@ -171,6 +180,82 @@ def test_ticks_are_round_lengths_with_human_labels() -> None:
 def test_text_that_the_font_cannot_draw_is_marked_and_shortened_in_its_middle() -> None:
     assert drawable("模型-ü\n$x$") == "\ufffd\ufffd-ü $x$"
     assert shortened("Qwen/Qwen2.5-7B-Instruct-AWQ", 16) == "Qwen/Qwen…ct-AWQ"
+
+
+FEW, MANY = ("one",), tuple(f"vendor/model-{i}-instruct" for i in range(6))
+
+
+def results(names: tuple[str, ...]) -> tuple[list[Any], pd.DataFrame]:
+    made = [sample(name, l70=250 * (i + 1), seed=i) for i, name in enumerate(names)]
+    return results_of([cliffs for cliffs, _ in made]), pd.concat([rows for _, rows in made])
+
+
+@pytest.mark.parametrize("names", [FEW, MANY])
+@pytest.mark.parametrize("width", [2.2, 3.3, 6.5])
+def test_a_figure_of_any_width_has_texts_and_marks_that_fit(
+    names: tuple[str, ...], width: float
+) -> None:
+    figure = Figure(figsize=(width, 0.75 * width), dpi=300, layout="constrained")
+    axes = figure.add_subplot()
+    mine = axes.plot([100, 200], [0.5, 0.5], lw=5, ms=12, marker="o")[0]
+    draw_scores(axes, *results(names))
+    figure.draw_without_rendering()
+    assert (mine.get_linewidth(), mine.get_markersize()) == (5, 12)
+    marks = [line for line in axes.lines if line is not mine]
+    assert max(line.get_markersize() for line in marks) <= max(3.7, 1.5 * width)
+    assert axes.get_window_extent().width > 0.55 * width * figure.dpi
+    page, legend = figure.bbox, axes.get_legend()
+    texts = [axes.xaxis.label, axes.yaxis.label, axes.title, *axes.texts]
+    texts += legend.get_texts() if legend else []
+    for text in filter(lambda text: text.get_text(), texts):
+        box = text.get_window_extent()
+        assert page.x0 <= box.x0
+        assert box.x1 <= page.x1, text
+    assert axes.get_xlabel().startswith("document length in tokens")
+    assert axes.get_ylabel() == "score (exact match)"
+    assert bool(legend) == (len(names) > 1)
+    labels = [tick.get_window_extent() for tick in axes.get_xticklabels()]
+    assert all(left.x1 < right.x0 for left, right in pairwise(labels))
+
+
+def test_models_in_a_column_have_colours_of_their_own() -> None:
+    axes = Figure(figsize=(3.3, 2.4)).add_subplot()
+    draw_scores(axes, *results(MANY))
+    legend = axes.get_legend()
+    assert len({line.get_color() for line in legend.get_lines()}) == len(MANY)
+    assert [text.get_text().split(":")[0][:9] for text in legend.get_texts()] == ["vendor/mo"] * 6
+
+
+def test_prints_hold_truetype_fonts_or_text_and_no_date() -> None:
+    cliffs, records = results(("first-model", "second"))
+    pdf, svg = (plot_scores(cliffs, records, kind, 3.3) for kind in ("pdf", "svg"))
+    assert pdf.startswith(b"%PDF")
+    assert b"/CIDFontType2" in pdf
+    assert b"/FontFile2" in pdf
+    for kept in (b"/Type3", b"CreationDate", b"<dc:date>"):
+        assert kept not in pdf + svg
+    text = svg.decode()
+    assert "first-model: safe up to" in text
+    assert float(re.findall(r'width="([\d.]+)pt"', text)[0]) == pytest.approx(3.3 * 72)
+
+
+@pytest.mark.parametrize("kind", ["png", "pdf", "svg"])
+def test_prints_are_the_same_bytes_in_another_process_and_under_another_rc(kind: str) -> None:
+    import matplotlib
+
+    script = (
+        "import hashlib, sys\n"
+        "from contextcliff_dagster.reporting.figures.report_figure import plot_scores\n"
+        "from contextcliff_dagster_tests.support.records.reports import results_of, sample\n"
+        "one, records = sample()\n"
+        f"picture = plot_scores(results_of([one]), records, {kind!r}, 3.3)\n"
+        "print(hashlib.sha256(picture).hexdigest())\n"
+    )
+    other = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+    one, records = sample()
+    with matplotlib.rc_context({"font.size": 30, "svg.fonttype": "path", "pdf.fonttype": 3}):
+        here = plot_scores(results_of([one]), records, kind, 3.3)
+    assert other.stdout.decode().strip() == hashlib.sha256(here).hexdigest()
 
 
 def test_drawing_needs_no_pyplot() -> None:
