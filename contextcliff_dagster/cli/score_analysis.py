@@ -12,6 +12,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import ContextCliffError, StoreError
+from contextcliff_dagster.corpora.readers.tables import saved_files
 from contextcliff_dagster.score_files import (
     LogOptions,
     MeansTable,
@@ -19,10 +20,12 @@ from contextcliff_dagster.score_files import (
     ScoreRecords,
     UnusableLogError,
     chosen,
+    files_in,
     need_two_lengths,
     pooled,
     read_scores,
     read_tables,
+    read_wide_means,
     stem,
 )
 from contextcliff_dagster.store import slug, write_result
@@ -88,7 +91,9 @@ def analyze_files(
     models.reverse()
     while models:  # finished models are released: a file may nearly fill the memory
         name, scores = models.pop()
-        context = ProfileContext(name, window_tokens=options.window, provenance=provenance)
+        context = ProfileContext(
+            name, window_tokens=options.window, provenance=provenance, length_unit="as given"
+        )
         try:
             need_two_lengths(path, scores)
             if isinstance(scores, MeansTable):
@@ -104,6 +109,7 @@ def analyze_files(
                 context,
                 task=scores.task,
                 tokenizer=scores.tokenizer,
+                length_unit=scores.length_unit,
                 score_name=scores.score_name,
                 warnings=scores.notes,
                 copied_share=scores.copied_share,
@@ -119,8 +125,10 @@ def _read(
     paths: Sequence[Path], options: AnalyzeOptions
 ) -> list[tuple[str, ScoreRecords | MeansTable]]:
     scores: Sequence[ScoreRecords | MeansTable]
-    if options.aggregated:
-        columns = options.log.columns
+    columns = options.log.columns
+    if not columns and (wide := read_wide_means(paths, options.scale)) is not None:
+        scores = wide
+    elif options.aggregated:
         scores = read_tables(paths[0], scale=options.scale, columns=columns)
     else:
         scores = _pooled(paths, options)
@@ -149,9 +157,10 @@ def _pooled(paths: Sequence[Path], options: AnalyzeOptions) -> Sequence[ScoreRec
 def _sha256(path: Path, refused: Event) -> str:
     digest = hashlib.sha256()
     try:
-        with open_file(path) as file:
-            while not refused.is_set() and (piece := file.read(1 << 20)):
-                digest.update(piece)
+        for part in saved_files(path, ScoreFileError) or files_in(path):
+            with open_file(part) as file:
+                while not refused.is_set() and (piece := file.read(1 << 20)):
+                    digest.update(piece)
         return digest.hexdigest()
     except OSError as error:
         raise ScoreFileError(f"{path} cannot be read: {error.strerror or error}.") from error

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.columns import stem
-from contextcliff_dagster.score_files.logs.answers import LogOptions
-from contextcliff_dagster.score_files.logs.collect import UnusableLogError, read_log
+from contextcliff_dagster.score_files.logs.answers import LogOptions, UnusableLogError
+from contextcliff_dagster.score_files.logs.collect import read_log
+from contextcliff_dagster.score_files.logs.members import files_in
 from contextcliff_dagster.score_files.reader import chosen, need_two_lengths, pooled, read_scores
 from contextcliff_dagster.score_files.records import (
     MeansTable,
@@ -18,6 +19,7 @@ from contextcliff_dagster.score_files.records import (
     read_records,
     read_tables,
 )
+from contextcliff_dagster.score_files.wide_means import read_wide_means
 
 __all__ = [
     "LogOptions",
@@ -26,11 +28,13 @@ __all__ = [
     "ScoreRecords",
     "UnusableLogError",
     "chosen",
+    "files_in",
     "need_two_lengths",
     "pooled",
     "read_log",
     "read_records",
     "read_scores",
     "read_tables",
+    "read_wide_means",
     "stem",
 ]

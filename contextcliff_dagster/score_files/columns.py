@@ -1,18 +1,19 @@
 """A file's columns by name, as numbers and names, whatever the file's format.
 
-Arrow reads whole columns at disk speed, but says little about values it cannot read. A file that it
-refuses is reread row by row (`plain`), which is slow, but accepts values of mixed types and names
-the row that cannot be read.
+Arrow reads the columns of CSV and Parquet at disk speed, but says little about a table that it
+cannot read. Such a CSV is read again row by row, which names the line.
 """
 
 from __future__ import annotations
 
-import csv
+import errno
 import io
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +24,34 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import csv as arrow_csv
-from pyarrow import json as arrow_json
 
 from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.contracts.arrays import Bools, Floats
+from contextcliff_dagster.corpora.readers.rows import ENDINGS, READERS, is_utf16, text_lines
+from contextcliff_dagster.corpora.readers.tables import (
+    GROUPED,
+    csv_table,
+    key_names,
+    saved_files,
+    value_at,
+)
 from contextcliff_dagster.user_files import require_file
 
 MOST_TOKENS = 1e12
 """Maximum length that is accepted; above it, an integer has lost digits or a unit is wrong."""
+_WHOLE = "Write whole numbers without separators"
 
 
 def need(columns: Columns, *names: str, hint: str = "") -> None:
     """Raise ScoreFileError if a column in ``names`` is missing; list the columns and ``hint``."""
     for name in names:
         if name not in columns.arrays:
+            # length_tokens may be usage.prompt_tokens
+            ends = (name, name.replace("length", "prompt"))
+            like = [found for found in columns.found if found.rpartition(".")[2] in ends]
             raise ScoreFileError(
                 f"{columns.path} has no column {name!r}; columns found: {columns.listed}; if one "
-                f"of them is it, add --columns {name}=ITS_NAME{hint}."
+                f"of them is it, add --columns {name}={like[0] if like else 'ITS_NAME'}{hint}."
             )
 
 
@@ -90,14 +102,17 @@ def refuse(columns: Columns, name: str, bad: Bools, why: str) -> None:
     others = f" (and {n_others:,} more)" if n_others else ""
     array = columns.arrays[name]
     value = array[row].as_py()
-    text = "empty" if value is None else f"{value!r}" if isinstance(value, str) else f"{value:g}"
+    if isinstance(value, str):
+        text = repr(value) if pd.isna(pd.to_numeric(value, errors="coerce")) else value
+    else:
+        text = "empty" if value is None else f"{value:g}"
     raise ScoreFileError(
         f"{columns.path}, row {row + 1}{others}: {columns.named(name)} is {text}{why}."
     )
 
 
 def lengths(columns: Columns) -> Floats:
-    """Return ``length_tokens``, checked to be positive and finite.
+    """Return ``length_tokens``, checked to be positive and whole.
 
     Raises:
         ScoreFileError: one is not.
@@ -106,6 +121,8 @@ def lengths(columns: Columns) -> Floats:
     refuse(columns, "length_tokens", ~np.isfinite(tokens), "; a length is a number of tokens")
     refuse(columns, "length_tokens", tokens <= 0, "; a length is above 0 tokens")
     refuse(columns, "length_tokens", tokens > MOST_TOKENS, "; no text has that many tokens")
+    why = f": a fraction, or a number with a thousands separator? {_WHOLE}"
+    refuse(columns, "length_tokens", tokens != np.round(tokens), why)
     return tokens
 
 
@@ -150,13 +167,33 @@ def _decoded(array: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _parsed(columns: Columns, name: str, array: pa.ChunkedArray) -> Floats:
-    """Parse numbers stored as text."""
-    trimmed = pc.utf8_lower(pc.utf8_trim_whitespace(array)).to_pandas()
-    trimmed = trimmed.replace({"true": "1", "false": "0", "": None})
+    """Parse numbers stored as text; refuse those that can be read in two ways."""
+    text = pc.utf8_lower(pc.utf8_trim_whitespace(array))
+    is_large = columns.decimal_comma and name.endswith(("_ms", "_usd"))
+    if name == "n" or name.endswith("_tokens") or is_large:
+        is_grouped = _matching(text, GROUPED.pattern)
+        grouped = text.filter(is_grouped).to_pylist()
+        # One number with a decimal separator settles those of the column.
+        if grouped and len(grouped) == pc.sum(_matching(text, ".*[.,].*")).as_py():
+            whole = int(re.sub(r"\D", "", grouped[0]))
+            why = f": a fraction, or {whole:,} with a thousands separator? {_WHOLE}"
+            refuse(columns, name, is_grouped.to_numpy(), why)
+    if columns.decimal_comma:
+        why = ", with a decimal point, where other numbers of the file have a comma"
+        refuse(columns, name, _matching(text, r".*\..*").to_numpy(), why)
+        text = pc.replace_substring(text, ",", ".")
+    with suppress(pa.ArrowInvalid):  # what Arrow does not know is read more slowly
+        return np.asarray(pc.cast(text, pa.float64()).to_numpy(), dtype=np.float64)
+    trimmed = text.to_pandas().replace({"true": "1", "false": "0", "": None})
     values = pd.to_numeric(trimmed, errors="coerce").to_numpy(np.float64, na_value=np.nan)
     is_filled = trimmed.notna().to_numpy() & (trimmed != "nan").fillna(False).to_numpy(bool)
-    refuse(columns, name, np.isnan(values) & is_filled, ", no number")
+    why = ", no number; write digits and a decimal point only"
+    refuse(columns, name, np.isnan(values) & is_filled, why)
     return np.asarray(values, dtype=np.float64)
+
+
+def _matching(text: pa.ChunkedArray, pattern: str) -> pa.ChunkedArray:
+    return pc.fill_null(pc.match_substring_regex(text, f"^(?:{pattern})$"), False)
 
 
 RATIO, SMALL_BYTES = 200, 256 << 20
@@ -166,7 +203,7 @@ _PIECE = 1 << 20
 
 
 def opened(path: Path) -> pa.NativeFile:
-    """Open the file for reading.
+    """Open the file for reading; UTF-16 with a byte order mark as UTF-8.
 
     Raises:
         OSError: it is not a regular file, or cannot be opened or unpacked.
@@ -176,7 +213,13 @@ def opened(path: Path) -> pa.NativeFile:
     if _is_packed(path):
         state = path.stat()
         _require_bounded(path, state.st_size, state.st_mtime_ns)
-    return _stream(path)
+    with _stream(path) as file:
+        if not is_utf16(start := file.read(2)):
+            return _stream(path)
+        try:
+            return pa.BufferReader((start + file.read()).decode("utf-16").encode())
+        except UnicodeError as error:
+            raise OSError(errno.EINVAL, str(error)) from error
 
 
 def _stream(path: Path) -> pa.NativeFile:
@@ -205,77 +248,25 @@ def _require_bounded(path: Path, size: int, mtime_ns: int) -> None:
 
 
 BOM = b"\xef\xbb\xbf"
-_LONGEST_FIELD = 2**31 - 1  # the csv module's own limit is shorter than many documents
 
 
 def as_array(values: list[Any]) -> pa.ChunkedArray:
-    """Return scalars of any type as one Arrow array: numbers if all are numbers, else strings."""
+    """Return values as one Arrow array: numbers if all are numbers, else strings; empty lists if
+    one of them is a list or an object."""
     kinds = {type(value) for value in values} - {type(None)}
+    if kinds & {list, dict}:
+        return pa.chunked_array([pa.nulls(len(values), pa.list_(pa.string()))])
     if kinds <= {bool} or kinds <= {int, float}:
-        wanted = pa.bool_() if kinds == {bool} else pa.float64()
-        return pa.chunked_array([pa.array(values, wanted)])
+        wanted = None if len(kinds) == 1 else pa.float64()
+        with suppress(OverflowError, pa.ArrowInvalid):
+            return pa.chunked_array([pa.array(values, wanted)])
     return pa.chunked_array([pa.array([_letters(value) for value in values], pa.string())])
 
 
 def _letters(value: Any) -> str | None:
     if isinstance(value, str):  # half a surrogate pair is not text
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
-    return None if value is None else json.dumps(value)
-
-
-def deepest(text: bytes) -> int:
-    """Return the deepest nesting of brackets and braces, including those inside strings."""
-    step = np.zeros(256, np.int8)
-    step[[ord("["), ord("{")]], step[[ord("]"), ord("}")]] = 1, -1
-    steps = step[np.frombuffer(text, np.uint8)]
-    return int(np.cumsum(steps[steps != 0], dtype=np.int64).max(initial=0))
-
-
-def header_names(path: Path, line: str, delimiter: str) -> list[str]:
-    """Return the column names in a table's first ``line``.
-
-    Raises:
-        ScoreFileError: the line is not a header.
-    """
-    csv.field_size_limit(_LONGEST_FIELD)
-    try:
-        names = next(csv.reader([line], delimiter=delimiter), [])
-    except csv.Error as error:
-        raise ScoreFileError(f"The header of {path} cannot be read: {error}.") from error
-    return [name.strip() for name in names]
-
-
-def read_csv(
-    path: Path, file: Any, delimiter: str, header: list[str], wanted: Collection[str]
-) -> tuple[dict[str, pa.ChunkedArray], int]:
-    """Read the ``wanted`` columns as text, with empty cells as null.
-
-    Raises:
-        ScoreFileError: a row has more or fewer fields than the header, or is not UTF-8.
-    """
-    places = {name: header.index(name) for name in wanted}
-    values: dict[str, list[str | None]] = {name: [] for name in wanted}
-    rows = 0
-    csv.field_size_limit(_LONGEST_FIELD)
-    with io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as lines:
-        reader = filter(any, csv.reader(lines, delimiter=delimiter))
-        try:
-            next(reader)
-            for rows, fields in enumerate(reader, start=1):
-                if len(fields) != len(header):
-                    raise ScoreFileError(
-                        f"{path}, row {rows} has {len(fields)} fields, the header has "
-                        f"{len(header)}; quote fields that contain the delimiter."
-                    )
-                for name, place in places.items():
-                    values[name].append(fields[place].strip() or None)
-        except UnicodeDecodeError as error:
-            raise ScoreFileError(
-                f"{path}, near row {rows + 1}, is not UTF-8; save it as UTF-8."
-            ) from error
-        except csv.Error as error:
-            raise ScoreFileError(f"{path}, row {rows + 1}: {error}.") from error
-    return {name: as_array(column) for name, column in values.items()}, rows
+    return None if value is None else json.dumps(value, default=str).strip('"')
 
 
 def loads(content: bytes) -> Any:
@@ -313,47 +304,45 @@ def read_objects(
 ) -> tuple[tuple[str, ...], dict[str, pa.ChunkedArray], int]:
     """Return the names of all fields in ``items``, the ``wanted`` fields, and the item count.
 
+    ``a.b`` is field b of the objects in field a (`value_at`).
+
     Raises:
         ScoreFileError: an item is not an object.
     """
-    values: dict[str, list[Any]] = {name: [] for name in wanted}
-    present: dict[str, None] = {}
+    values: dict[str, list[Any]] = {}
+    first: dict[str, Any] = {}  # values of all fields
     rows = 0
-    for rows, item in enumerate(items, start=1):
+    for item in items:
         if not isinstance(item, dict):
             raise ScoreFileError(
-                f"{path}, row {rows} is not a JSON object with named fields such as length_tokens."
+                f"{path}, row {rows + 1} is not a JSON object with named fields such as "
+                "length_tokens."
             )
-        present.update(dict.fromkeys(item))
+        if not item.keys() <= first.keys():
+            first = {**item, **first}
+            new = {name for name in wanted if name in first or "." in name} - values.keys()
+            values |= {name: [None] * rows for name in new}
         for name, column in values.items():
-            column.append(item.get(name))
-    arrays = {name: as_array(values[name]) for name in wanted if name in present}
-    return tuple(present), arrays, rows
+            column.append(value_at(item, name) if "." in name else item.get(name))
+        rows += 1
+    present = {n for n in values if n in first or any(value is not None for value in values[n])}
+    return tuple(key_names(first)), {n: as_array(values[n]) for n in wanted if n in present}, rows
 
 
-FORMATS = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-}
+FORMATS = ENDINGS
 PACKED = (".gz", ".bz2", ".zst", ".lz4")
 """Endings of compressed files, whose content is read (Parquet has its own compression)."""
 
 _HEAD = 1 << 20
-_DEEPEST = 200
 _MOST_LISTED = 40
-_UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
     """The names of all columns in a file, and the ``rows`` values of each wanted column in it.
 
-    ``own_names``: our name for a column -> the file's, where they differ.
+    ``own_names``: our name for a column -> the file's, where they differ. ``decimal_comma``: the
+    numbers in it have no decimal point.
     """
 
     path: Path
@@ -361,6 +350,7 @@ class Columns:
     arrays: Mapping[str, pa.ChunkedArray]
     rows: int
     own_names: Mapping[str, str] = field(default_factory=dict)
+    decimal_comma: bool = False
 
     @property
     def listed(self) -> str:
@@ -381,16 +371,20 @@ def read_columns(
     numbers: Collection[str],
     own_names: Mapping[str, str] | None = None,
 ) -> Columns:
-    """Read the columns ``texts`` and ``numbers`` from a CSV, TSV, JSON Lines, JSON or Parquet file.
+    """Read the columns ``texts`` and ``numbers`` from a file, or a folder that `datasets` saved.
 
     ``texts`` keep their exact characters (``007``); ``numbers`` may be returned as anything in the
-    file. ``own_names``: our name for a column -> the file's, where they differ.
+    file. ``own_names``: our name for a column -> the file's, where they differ; ``a.b`` is b of the
+    objects in a, unless a column has that name.
 
     Raises:
         ScoreFileError: the file is missing or empty, does not have the format of its ending, or
             lacks a column of ``own_names``.
     """
-    readers = {"csv": _csv, "jsonl": _json_lines, "json": _json, "parquet": _parquet}
+    readers: dict[str, Callable[..., Columns]] = {
+        "csv": _csv, "tsv": _csv, "jsonl": _json_lines, "json": _json, "parquet": _parquet,
+        "arrow": partial(_by_row, "arrow"),
+    }  # fmt: skip
     renamed = dict(own_names or {})
     if unknown := [name for name in renamed if name not in {*texts, *numbers}]:
         raise ScoreFileError(
@@ -413,7 +407,7 @@ def read_columns(
         if column not in columns.arrays:
             raise ScoreFileError(
                 f"{path} has no column {column!r}, which --columns takes as {name!r}; columns "
-                f"found: {', '.join(columns.found) or 'none'}."
+                f"found: {columns.listed}."
             )
     arrays = {
         name: columns.arrays[renamed.get(name, name)]
@@ -434,16 +428,16 @@ def stem(path: Path) -> str:
 
 
 def _kind(path: Path) -> str:
+    if saved_files(path, ScoreFileError):
+        return "arrow"
     if path.is_dir():
         raise ScoreFileError(f"{path} is a folder; give the files in it.")
     start = _first_bytes(path, 64)
     if not start.removeprefix(BOM).strip():
         raise ScoreFileError(f"{path} is empty: give at least two rows of different lengths.")
-    if start.startswith(_UTF16_OR_32):
-        raise ScoreFileError(f"{path} is UTF-16 or UTF-32; save it as UTF-8.")
     unpacked_path = Path(path.stem) if path.suffix.lower() in PACKED else path
     kind = FORMATS.get(unpacked_path.suffix.lower())
-    if b"\x00" in start and not start.startswith((b"PAR1", b"PK")):
+    if b"\x00" in start and kind != "arrow" and not start.startswith((b"PAR1", b"PK")):
         raise ScoreFileError(
             f"{path} holds NUL bytes: this is a binary file; give CSV, TSV, JSON Lines, JSON or "
             "Parquet."
@@ -469,18 +463,8 @@ def _first_bytes(path: Path, count: int) -> bytes:
 
 
 def _csv(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
-    head = _first_bytes(path, _HEAD).removeprefix(BOM)
-    first = next((line for line in head.splitlines() if line.strip()), b"")
-    skipped = head.index(first)  # blank lines before the header
-    try:
-        line = first.decode()
-    except UnicodeDecodeError as error:
-        raise ScoreFileError(f"The header of {path} is not UTF-8; save the file as UTF-8.") from (
-            error
-        )
-    is_tsv = path.name.lower().split(".")[1:2] == ["tsv"]
-    delimiter = "\t" if is_tsv else max(",;\t", key=line.count)
-    header = header_names(path, line, delimiter)
+    lines = text_lines(path, io.BufferedReader(opened(path)), ScoreFileError)
+    delimiter, header, n_lines, rows = csv_table(path, lines, ScoreFileError)
     wanted = [name for name in header if name in texts | numbers]
     for name in wanted:
         if wanted.count(name) > 1:
@@ -492,65 +476,35 @@ def _csv(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
     try:
         table = arrow_csv.read_csv(
             opened(path),
-            arrow_csv.ReadOptions(
-                column_names=names, skip_rows=1 + head[:skipped].count(b"\n"), use_threads=True
-            ),
-            arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values='"' in line),
+            arrow_csv.ReadOptions(column_names=names, skip_rows=n_lines, use_threads=True),
+            arrow_csv.ParseOptions(delimiter=delimiter),
             arrow_csv.ConvertOptions(
                 include_columns=wanted,
-                column_types={name: pa.string() for name in wanted if name in texts},
+                column_types=dict.fromkeys(wanted, pa.string()),  # 1.000 may be a thousand
                 strings_can_be_null=True,
                 null_values=["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"],
             ),
         )
-        kinds = [table[name].type for name in wanted]
-        is_exact = not any(pa.types.is_temporal(k) or pa.types.is_binary(k) for k in kinds)
+        # Spreadsheets end in rows of empty cells.
+        is_exact = any(table[name][-1].is_valid for name in wanted) if len(table) else False
     except pa.ArrowInvalid:
         is_exact = False
-    if is_exact:  # Arrow gives what is not UTF-8 as bytes
-        return Columns(path, tuple(header), {n: table[n] for n in wanted}, table.num_rows)
-    arrays, rows = read_csv(path, opened(path), delimiter, header, wanted)
-    return Columns(path, tuple(header), arrays, rows)
+    if not is_exact:
+        places = [header.index(name) for name in wanted]
+        cells = [[fields[place].strip() or None for place in places] for _, fields in rows]
+        columns = zip(*cells, strict=True) if cells else [()] * len(wanted)
+        schema = pa.schema([(name, pa.string()) for name in wanted])
+        table = pa.table(list(columns), schema)
+    arrays = {name: table[name] for name in wanted}
+    decimal_comma = delimiter != "," and any(
+        pc.any(_matching(arrays[name], r".*\d,\d.*")).as_py() for name in numbers & {*wanted}
+    )
+    return Columns(path, tuple(header), arrays, len(table), decimal_comma=decimal_comma)
 
 
 def _json_lines(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
-    try:
-        schema, present = _json_schema(_first_bytes(path, _HEAD), texts, numbers)
-        with opened(path) as file:
-            table = arrow_json.read_json(
-                file,
-                arrow_json.ReadOptions(use_threads=True, block_size=_HEAD),
-                arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-            )
-    except pa.ArrowInvalid:
-        with io.BufferedReader(opened(path)) as lines:
-            return Columns(path, *read_objects(path, json_lines(path, lines), texts | numbers))
-    arrays = {
-        name: table[name]
-        for name in schema.names
-        if name in present or table[name].null_count < table.num_rows
-    }
-    return Columns(path, tuple(dict.fromkeys([*present, *arrays])), arrays, table.num_rows)
-
-
-def _json_schema(
-    head: bytes, texts: frozenset[str], numbers: frozenset[str]
-) -> tuple[pa.Schema, list[str]]:
-    """Return the wanted fields' types in the first rows, and the names of all fields there."""
-    if len(head) == _HEAD:
-        head = head[: head.rfind(b"\n") + 1]
-    if deepest(head) > _DEEPEST:  # Arrow's recursion into the types would end the process
-        raise pa.ArrowInvalid("nested too deeply")
-    first = arrow_json.read_json(io.BytesIO(head)).schema
-    fields = []
-    for name in sorted(texts | numbers):
-        default_type = pa.string() if name in texts else pa.float64()
-        first_type = first.field(name).type if name in first.names else pa.null()
-        if pa.types.is_null(first_type) or (pa.types.is_integer(first_type) and name in numbers):
-            first_type = default_type  # a fraction may follow
-        # A value that looks like a time is read as a name.
-        fields.append((name, pa.string() if pa.types.is_timestamp(first_type) else first_type))
-    return pa.schema(fields), first.names
+    with io.BufferedReader(opened(path)) as lines:
+        return Columns(path, *read_objects(path, json_lines(path, lines), texts | numbers))
 
 
 def _json(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
@@ -568,14 +522,21 @@ def _parquet(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Colu
     try:
         with pq.ParquetFile(path) as file:
             present = file.schema_arrow.names
+            if any("." in name and name not in present for name in texts | numbers):
+                return _by_row("parquet", path, texts, numbers)
             wanted = [name for name in dict.fromkeys(present) if name in texts | numbers]
             for name in wanted:
                 if present.count(name) > 1:
                     raise ScoreFileError(f"{path} names column {name!r} twice.")
             table = file.read(columns=wanted)
-            return Columns(
-                path, tuple(present), {n: table[n] for n in wanted}, file.metadata.num_rows
-            )
+            leaves = (file.schema.column(i).path for i in range(len(file.schema)))
+            found = tuple(dict.fromkeys(leaf.partition(".list.")[0] for leaf in leaves))
+            return Columns(path, found, {n: table[n] for n in wanted}, file.metadata.num_rows)
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise ScoreFileError(f"{path} is not readable Parquet: {reason}") from error
+
+
+def _by_row(kind: str, path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
+    rows = (row for _, row in READERS[kind](path))
+    return Columns(path, *read_objects(path, rows, texts | numbers))

@@ -12,7 +12,7 @@ from contextcliff_dagster.score_files.columns import (
     stem,
 )
 from contextcliff_dagster.score_files.logs.answers import Lengths, LogOptions
-from contextcliff_dagster.score_files.logs.collect import read_log
+from contextcliff_dagster.score_files.logs.collect import read_logs
 from contextcliff_dagster.score_files.records import MeansTable, ScoreRecords, read_records
 
 T = TypeVar("T", bound="ScoreRecords | MeansTable")
@@ -25,9 +25,9 @@ def read_scores(path: Path, log: LogOptions, *, scale: float = 1.0) -> list[Scor
         ScoreFileError: it cannot be used, or ``log`` has options for logs and it is not a log.
     """
     table = bool(log.columns)
-    records = None if table else read_log(path, replace(log, scale=scale))
+    records = None if table else read_logs(path, replace(log, scale=scale))
     if records is not None:
-        return [records]
+        return records
     if log != LogOptions(tokenizer=log.tokenizer, columns=log.columns):
         what = "is read as a plain table with --columns" if table else "is not another tool's log"
         raise ScoreFileError(

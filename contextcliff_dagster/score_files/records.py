@@ -26,6 +26,7 @@ from contextcliff_dagster.score_files.columns import (
     texts,
 )
 from contextcliff_dagster.score_files.logs.answers import TEXT_FIELDS, Lengths, digest
+from contextcliff_dagster.score_files.logs.row_formats import TOOLS
 
 _NUMBERS_OF_MEANS = ("length_tokens", "mean", "n", "base_score", "threshold")
 
@@ -80,7 +81,7 @@ def read_tables(
     refuse(table, "n", wrong & ~np.isnan(n), "; it counts examples, or stays empty")
     tables = []
     for model, rows in rows_by_model(table):
-        tokens, means, counts = _pooled(length[rows], mean[rows], n[rows])
+        tokens, means, counts = pooled_means(length[rows], mean[rows], n[rows])
         facts = {name: _only(table, name, values[rows], model) for name, values in stated.items()}
         tables.append(MeansTable(model, tokens, means, counts, **facts))
     return tables
@@ -96,7 +97,7 @@ def _only(columns: Columns, name: str, values: Floats, model: str | None) -> flo
     return float(distinct[0]) if len(distinct) else None
 
 
-def _pooled(length: Floats, mean: Floats, n: Floats) -> tuple[Ints, Floats, Floats]:
+def pooled_means(length: Floats, mean: Floats, n: Floats) -> tuple[Ints, Floats, Floats]:
     """Pool rows of equal length, ordered by length; fractions of a token are rounded."""
     tokens, group = np.unique(np.maximum(length.round(), 1).astype(np.int64), return_inverse=True)
     rows = np.bincount(group)
@@ -173,7 +174,8 @@ def read_records(
     """
     names = (*_TEXTS, *(TEXT_FIELDS if counted else ()))
     table = read_columns(path, names, _NUMBERS, columns)
-    hint = "; a table of means is read with --aggregated" if "mean" in table.found else ""
+    hint = f"; results of {', '.join(TOOLS)} are recognised by their content"
+    hint = "; a table of means is read with --aggregated" if "mean" in table.found else hint
     need(table, *(() if counted else ("length_tokens",)), "score", hint=hint)
     frame = _frame(table, scale, counted)
     return [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from contextcliff_dagster.score_files import ScoreFileError, read_records, read_tables, stem
 from contextcliff_dagster.score_files.columns import SMALL_BYTES, opened
@@ -37,15 +40,118 @@ def scores(path: Path) -> list[float]:
         '\n"length_tokens","score","note"\n"100","1","a, ""b""\nc"\n\n"200","0.5",""\n',
         "id,score,note,note,length_tokens\n1,1,x,y,100\n2,0.5,x,y,200\n",
         "length_tokens,score\n1e2,1.0\n200.0,5e-1\n",
+        "length_tokens;score\n100;1\n200;0,5\n",
+        "length_tokens;score\n100,0;1,0\n200,0;0,5\n;\n;\n",
+        "sep=;\r\nlength_tokens;score\r\n100;1\r\n200;0,5\r\n",
+        "length_tokens\tscore\n100\t1\n200\t0,5\n",
+        'length_tokens|score|note\n100|1|a;b, c\n200|0.5|"d|e\n"\n',
+        'length_tokens;score;"note, long"\n100;1;a, b, c\n200;0,5;\n',
         "length_tokens,score,failure\n100,1,\n200,.5,\n",
     ],
 )
 def test_tables_of_text_as_programs_write_them(text: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    path.write_text(text, encoding="utf-8", newline="")
-    frame = read(path)
-    assert list(frame["length_tokens"]) == [100, 200]
-    assert list(frame["score"]) == [1.0, 0.5]
+    for encoding in ("utf-8", "utf-16"):
+        path.write_text(text, encoding=encoding, newline="")
+        frame = read(path)
+        assert list(frame["length_tokens"]) == [100, 200]
+        assert list(frame["score"]) == [1.0, 0.5]
+
+
+TWO_READINGS = "a fraction, or 1,000 with a thousands separator\\? Write whole numbers without"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "length_tokens,score\n1.000,1\n2.000,0\n",
+            f"1 more\\): length_tokens is 1.000: {TWO_READINGS}",
+        ),
+        (
+            "length_tokens;score\n1.000;0,5\n950;1\n",
+            f"row 1: length_tokens is 1.000: {TWO_READINGS}",
+        ),
+        ('length_tokens,score\n"1,000",1\n"950",0\n', f"length_tokens is '1,000': {TWO_READINGS}"),
+        ("length_tokens;mean;score;n\n1;0,5;1;1.000\n2;1;1;1\n", f"n is 1.000: {TWO_READINGS}"),
+        (
+            "length_tokens;score;ttft_ms\n1;0,5;1,000\n2;1;2,500\n",
+            f"ttft_ms is '1,000': {TWO_READINGS}",
+        ),
+        (
+            "length_tokens,score\n1000.5,1\n2000,0\n",
+            "length_tokens is 1000.5: a fraction, or a number",
+        ),
+        (
+            "length_tokens,score\n1 000,1\n2 000,0\n",
+            "length_tokens is '1 000', no number; write digits",
+        ),
+        ("length_tokens,score\n1'000,1\n2000,0\n", 'length_tokens is "1\'000", no number'),
+        ('length_tokens,score\n1000,"0,5"\n2000,1\n', "score is '0,5', no number"),
+        (
+            "length_tokens;score\n1000;0,5\n2000;0.5\n",
+            "row 2: score is 0.5, with a decimal point, where",
+        ),
+    ],
+)
+def test_a_number_with_two_readings_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(text, "utf-8")
+    with pytest.raises(ScoreFileError, match=said):
+        (read_tables if "mean" in text else read_records)(tmp_path / "a.csv")
+
+
+@given(
+    st.lists(st.integers(1, 10**9), min_size=2, max_size=5),
+    st.sampled_from(["{}", "{}.0", "{}.00"]),
+    st.sampled_from(",;"),
+)
+def test_whole_lengths_are_read_to_the_token(
+    tmp_path_factory: pytest.TempPathFactory, lengths: list[int], form: str, delimiter: str
+) -> None:
+    path = tmp_path_factory.mktemp("csv") / "a.csv"
+    rows = [f"{form.format(length)}{delimiter}1" for length in lengths]
+    path.write_text("\n".join([f"length_tokens{delimiter}score", *rows]))
+    assert list(read(path)["length_tokens"]) == lengths
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".json", ".parquet"])
+def test_values_in_objects_are_columns_with_a_dot(ending: str, tmp_path: Path) -> None:
+    rows = [
+        {"usage": {"prompt_tokens": n, "cost": None}, "score": n / 4, "meta": {"doc": f"d{n}"}}
+        for n in (1, 2)
+    ]
+    path = tmp_path / f"a{ending}"
+    if ending == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        lines = "\n".join(map(json.dumps, rows))
+        path.write_text(lines if ending == ".jsonl" else json.dumps(rows))
+    columns = {"length_tokens": "usage.prompt_tokens", "document_id": "meta.doc"}
+    frame = read(path, columns=columns)
+    assert frame.to_dict("list") == {
+        "length_tokens": [1, 2], "document_id": ["d1", "d2"], "score": [0.25, 0.5]
+    }  # fmt: skip
+    found = r"columns found: usage\.prompt_tokens, usage\.cost, score, meta\.doc"
+    with pytest.raises(ScoreFileError, match=f"'usage.x', which .* {found}"):
+        read(path, columns=columns | {"length_tokens": "usage.x"})
+    with pytest.raises(ScoreFileError, match=f"{found}.*length_tokens=usage.prompt_tokens"):
+        read(path)
+
+
+def test_a_column_with_a_dot_in_its_name_wins_over_an_object(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"u.t": 5, "u": {"t": 9}, "score": 1}\n{"u": {"t": 7}, "score": 0}\n')
+    assert list(read(path, columns={"length_tokens": "u.t"})["length_tokens"]) == [5, 7]
+    (tmp_path / "a.csv").write_text("u.t,score\n5,1\n7,0\n")
+    frame = read(tmp_path / "a.csv", columns={"length_tokens": "u.t"})
+    assert list(frame["length_tokens"]) == [5, 7]
+
+
+def test_large_numbers_as_names_stay_apart(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    rows = [{"length_tokens": 1, "score": 1, "document_id": 2**60 + n} for n in (0, 1)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    assert list(read(path)["document_id"]) == [str(2**60), str(2**60 + 1)]
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
+import re
 import reprlib
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from io import StringIO
+from itertools import islice, pairwise
+from tokenize import COMMENT, ERRORTOKEN, NL, NUMBER, STRING, TokenError, generate_tokens
 from typing import Any
 
 from contextcliff_dagster.contracts import CorpusError, Example
 from contextcliff_dagster.corpora.corpus import EVIDENCE_SPANS, MOST, Entry, entry_about
+from contextcliff_dagster.corpora.readers.tables import GROUPED, key_names, value_at
 
 FIELDS: dict[str, tuple[str, ...]] = {
     "id": ("id", "example_id"),
@@ -35,9 +42,9 @@ _LEVELS = {"level": int, "inter_evidence_tokens": int, "evidence_position": floa
 class RowReader:
     """Reader that checks rows and turns them into entries.
 
-    ``columns`` maps our field names to the file's own; ``task`` is for rows without one.
-    ``untyped`` rows (CSV) hold only text: in these, a bare ``nan`` is a missing value, and a list
-    of answers is written as a JSON list.
+    ``columns`` maps our field names to the file's own (`value_at`); ``task`` is for rows without
+    one. ``untyped`` rows (CSV) hold only text: in these, a bare ``nan`` is a missing value, and a
+    list of answers is JSON, or as Python, pandas or NumPy print it.
     """
 
     def __init__(self, columns: Mapping[str, str], task: str, *, untyped: bool = False) -> None:
@@ -74,7 +81,7 @@ class RowReader:
         """Return the field's name in the row, and its value (None also for null and NaN)."""
         names = self._names[field]
         for name in names:
-            value = row.get(name)
+            value = value_at(row, name)
             if value is not None:
                 return name, None if self._is_nan(value) else value
         return next((name for name in names if name in row), names[0]), None
@@ -91,16 +98,19 @@ class RowReader:
         name, value = self._find(row, field)
         if value is None:
             state = "has an empty (null or NaN)" if name in row else "has no"
-            names = " or ".join(repr(n) for n in self._names[field])
-            raise CorpusError(
-                f"{place} {state} {field}: fill {names}"
-                f"{'' if field in self._chosen else f', or name the column under columns.{field}'}."
-            )
+            raise self._lacking(row, field, f"{place} {state}")
         if not isinstance(value, str):
             raise CorpusError(f"{place} has a {field} that is not text but {_kind(value)}.")
         if not value.strip():
             raise CorpusError(f"{place} has an empty {field}; fill {name!r} or drop the row.")
         return value
+
+    def _lacking(self, row: Mapping[str, Any], field: str, begins: str) -> CorpusError:
+        names = " or ".join(map(repr, self._names[field]))
+        hint = f", or name the column under columns.{field}"
+        if field in self._chosen:
+            hint = f"; columns found: {', '.join(islice(key_names(row), 40))}"
+        return CorpusError(f"{begins} {field}: fill {names}{hint}.")
 
     def _optional_text(self, row: Mapping[str, Any], field: str, place: str) -> str | None:
         _, value = self._find(row, field)
@@ -113,10 +123,7 @@ class RowReader:
     def _answers(self, row: Mapping[str, Any], place: str) -> tuple[str, ...]:
         name, value = self._find(row, "answers")
         if value is None and name not in row:
-            raise CorpusError(
-                f"{place} has no answers: fill 'answers' or 'answer', or name the column under "
-                "columns.answers."
-            )
+            raise self._lacking(row, "answers", f"{place} has no")
         answers = tuple(dict.fromkeys(_answer_texts(value, self._untyped, place)))
         if not answers:
             raise CorpusError(
@@ -152,12 +159,9 @@ class RowReader:
 def _answer_texts(value: Any, untyped: bool, place: str) -> Iterator[str]:
     """Yield accepted answers from a text, a number, a list, or SQuAD's ``{"text": [...]}``."""
     if isinstance(value, str):
-        if untyped and value.lstrip().startswith("["):
-            try:
-                value = json.loads(value)
-            except ValueError:
-                value = [value]
-            yield from _answer_texts(value, False, place)
+        values = _listed(value, place) if untyped and _LIST.match(value) else None
+        if values is not None:
+            yield from _answer_texts(values, False, place)
         elif value.strip():
             yield value
     elif isinstance(value, bool):
@@ -181,6 +185,56 @@ def _answer_texts(value: Any, untyped: bool, place: str) -> Iterator[str]:
         )
 
 
+_LIST = re.compile(r"\s*(\[|[{(]\s*['\"]|((np|numpy)\.)?array\()")
+"""Beginning of a list of answers in a cell of text, or of SQuAD's object."""
+
+
+class _Plain(ast.NodeTransformer):
+    """Replaces NumPy's ``array(['a'], dtype=object)`` and ``np.str_('a')`` by what they hold."""
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        known = name in ("array", "str_", "int64", "float64") and len(node.args) == 1
+        return self.visit(node.args[0]) if known else node
+
+    def visit_Set(self, node: ast.Set) -> Any:
+        return self.visit(ast.List(node.elts, ast.Load()))
+
+
+def _listed(text: str, place: str) -> Any:
+    """Return the list or SQuAD's object in ``text``; None for another object or a bare value.
+
+    Raises:
+        CorpusError: it is neither JSON nor a Python literal.
+    """
+    try:
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = _literal(text)
+    except (ValueError, SyntaxError, TokenError, RecursionError, MemoryError) as error:
+        raise CorpusError(
+            f"{place} has {reprlib.repr(text)} as answers, which begins like a list and cannot be "
+            'read as one; write JSON, e.g. ["first answer", "second"].'
+        ) from error
+    is_list = isinstance(value, list | tuple) or (isinstance(value, dict) and "text" in value)
+    return value if is_list else None
+
+
+def _literal(text: str) -> Any:
+    read = StringIO(text.strip()).readline
+    tokens = [token for token in generate_tokens(read) if token.type != NL]
+    pieces = [tokens[0].string]
+    for before, token in pairwise(tokens):
+        # NumPy prints no commas; Python would join the strings.
+        adjacent = {before.type, token.type} <= {STRING, NUMBER}
+        if token.type in (COMMENT, ERRORTOKEN) or (adjacent and before.end == token.start):
+            raise ValueError("no list")
+        pieces += ["," if adjacent else "", token.string]
+    with warnings.catch_warnings(action="ignore"):
+        return ast.literal_eval(_Plain().visit(ast.parse(" ".join(pieces), mode="eval")))
+
+
 def _checked_spans(spans: Any, length: int | None, place: str) -> list[list[int]]:
     """Return the checked positions of the evidence: [[start, end), ...] in characters from 0."""
     if isinstance(spans, str):  # a cell of a CSV
@@ -202,7 +256,10 @@ def _number(value: Any, kind: type[int] | type[float], field: str, place: str) -
     try:
         if isinstance(value, bool):
             raise ValueError
-        number = float(value)
+        is_text = isinstance(value, str)
+        if is_text and kind is int and GROUPED.fullmatch(value.strip()):
+            raise ValueError
+        number = float(value.replace(",", ".") if is_text else value)
         if not math.isfinite(number) or (kind is int and number != int(number)):
             raise ValueError
         if kind is int and not 0 <= number <= MOST:

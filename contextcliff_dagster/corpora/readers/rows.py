@@ -1,4 +1,4 @@
-"""File formats as streams of (place, row): JSON Lines, JSON, CSV, TSV and Parquet.
+"""File formats as streams of (place, row): JSON Lines, JSON, CSV, TSV, Parquet and Arrow.
 
 Every reader holds one row (or one small batch) at a time, whatever the file's size.
 """
@@ -6,30 +6,38 @@ Every reader holds one row (or one small batch) at a time, whatever the file's s
 from __future__ import annotations
 
 import codecs
-import csv
 import hashlib
+import io
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from http.client import HTTPException
+from importlib import import_module
 from json.decoder import JSONDecodeError
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
 
-from contextcliff_dagster.contracts import ContextCliffError, CorpusError
+from contextcliff_dagster.contracts import ContextCliffError, CorpusError, pip_install
+from contextcliff_dagster.corpora.readers.tables import csv_table, saved_files
 from contextcliff_dagster.store import atomic_path, slug, store_root
 from contextcliff_dagster.user_files import open_file, require_file
 
 _SECONDS = 60.0
 _DOWNLOAD_CHUNK = 1 << 20
+_HUB = re.compile(
+    r"hf://(?:datasets/(?=[^/]+/))?(?P<name>[\w.-]+/[\w.-]+)"
+    r"(?:@(?P<revision>refs/\w+/\w+|[\w.-]+))?(?:/(?P<rest>[^?#]+))?"
+)
+"""Address of a data set on the Hugging Face hub; the rest is a file, or ``config:split``."""
 
 
 def is_url(path: str) -> bool:
     """Return whether ``path`` is a URL rather than a path."""
-    return path.lower().startswith(("http://", "https://"))
+    return path.lower().startswith(("http://", "https://", "hf://"))
 
 
 def local_copy(url: str, folder: Path | None = None) -> Path:
@@ -55,7 +63,15 @@ def local_copy(url: str, folder: Path | None = None) -> Path:
     name = f"{slug(stem)}.{slug(ending)}" if dot and stem else slug(last or "file")
     digest = hashlib.sha256(url.encode()).hexdigest()[:16]
     target = (folder or store_root() / "downloads") / digest / name
+    of_hub = parts.scheme == "hf"
+    target = target.with_suffix(".parquet") if of_hub else target
     if target.is_file():
+        return target
+    if of_hub:
+        if (address := _HUB.fullmatch(url)) is None:
+            raise CorpusError(f"{shown} is not hf://OWNER/NAME[@REVISION][/FILE or /CONFIG:SPLIT].")
+        with atomic_path(target) as temporary:
+            _load_from_hub(url, address, temporary)
         return target
     try:
         request = Request(url, headers={"User-Agent": "contextcliff"})
@@ -85,34 +101,76 @@ def local_copy(url: str, folder: Path | None = None) -> Path:
     return target
 
 
+def _load_from_hub(url: str, address: re.Match[str], target: Path) -> None:
+    """Write a data set of the hub as Parquet; `datasets` knows the user's token."""
+    try:
+        load_dataset = import_module("datasets").load_dataset
+    except ImportError as error:
+        hint = f"install it with {pip_install('datasets')}"
+        raise CorpusError(f"{url} needs the package datasets: {hint}.") from error
+    rest = address["rest"] or ""
+    is_file = Path(rest).suffix.lower() in ENDINGS
+    config, _, split = ("", "", "") if is_file else rest.partition(":")
+    part = {"data_files": rest if is_file else None, "split": split or None}
+    try:
+        loaded = load_dataset(address["name"], config or None, revision=address["revision"], **part)
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise CorpusError(f"{url} cannot be loaded: {reason}") from error
+    splits = loaded if isinstance(loaded, dict) else {split: loaded}
+    first = next(iter(splits))
+    if len(splits) > 1:
+        named = f"{url}{'' if config else '/'}:{first}"
+        raise CorpusError(f"{url} has the splits {', '.join(splits)}; name one of them: {named}.")
+    splits[first].to_parquet(target)
+
+
 _CHUNK = 1 << 19
 _LONGEST_LINE = 1 << 28
-UTF16_OR_32 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 
 
-def text_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, line with its line end) of a UTF-8 file, without a byte order mark.
+def is_utf16(start: bytes) -> bool:
+    """Return whether ``start`` has a byte order mark of UTF-16."""
+    return start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+
+
+def _open_as_utf8(path: Path) -> io.BufferedReader:
+    file = open_file(path)
+    if not is_utf16(file.peek(2)):
+        return file
+    import pyarrow as pa
+
+    return io.BufferedReader(pa.transcoding_input_stream(pa.PythonFile(file), "utf-16", "utf-8"))
+
+
+def text_lines(
+    path: Path, file: io.BufferedReader | None = None, error: type[ContextCliffError] = CorpusError
+) -> Iterator[tuple[int, str]]:
+    """Yield (number from 1, line with its line end) of a text file, without a byte order mark.
+
+    Without ``file``, the opened content in UTF-8, the mark may be that of UTF-16.
 
     Raises:
-        CorpusError: the file is binary or not UTF-8, with the line; or cannot be read.
+        error: the file is binary or not text in its encoding, with the line; or cannot be read.
     """
     try:
-        with open_file(path) as file:
-            if b"\x00" in (start := file.peek()) and not start.startswith(UTF16_OR_32):
-                raise binary(path, 1 + start[: start.index(b"\x00")].count(b"\n"), CorpusError)
-            for number, line in enumerate(iter(partial(file.readline, _LONGEST_LINE), b""), 1):
+        with file or _open_as_utf8(path) as lines:
+            if b"\x00" in (start := lines.peek()):
+                raise binary(path, 1 + start[: start.index(b"\x00")].count(b"\n"), error)
+            for number, line in enumerate(iter(partial(lines.readline, _LONGEST_LINE), b""), 1):
                 if len(line) == _LONGEST_LINE:
-                    raise _longer(path, number, line)
+                    raise _longer(path, number, line, error)
                 if number == 1:
-                    line = _without_mark(path, line, CorpusError)
+                    line = line.removeprefix(codecs.BOM_UTF8)
                 try:
                     if b"\x00" in line:
-                        raise binary(path, number, CorpusError)
+                        raise binary(path, number, error)
                     yield number, line.decode()
-                except UnicodeDecodeError as error:
-                    raise _not_utf8(path, number, error.start + 1, error, CorpusError) from error
-    except OSError as error:
-        raise CorpusError(f"{path} cannot be read: {error.strerror or error}.") from error
+                except UnicodeDecodeError as bad:
+                    raise _not_utf8(path, number, bad.start + 1, bad, error) from bad
+    except (OSError, UnicodeError) as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        raise error(f"{path} cannot be read: {reason}.") from problem
 
 
 def text_chunks(path: Path, file: Any, error: type[ContextCliffError]) -> Iterator[str]:
@@ -123,7 +181,7 @@ def text_chunks(path: Path, file: Any, error: type[ContextCliffError]) -> Iterat
     """
     decode = (decoder := codecs.getincrementaldecoder("utf-8")()).decode
     line, n_before = 1, 0  # a chunk's first line, and the bytes of it in earlier chunks
-    chunk = _without_mark(path, file.read(_CHUNK), error)
+    chunk = file.read(_CHUNK).removeprefix(codecs.BOM_UTF8)
     while True:
         if (nul := chunk.find(b"\x00")) >= 0:
             raise binary(path, line + chunk.count(b"\n", 0, nul), error)
@@ -144,12 +202,6 @@ def text_chunks(path: Path, file: Any, error: type[ContextCliffError]) -> Iterat
         chunk = file.read(_CHUNK)
 
 
-def _without_mark(path: Path, first: bytes, error: type[ContextCliffError]) -> bytes:
-    if first.startswith(UTF16_OR_32):
-        raise error(f"{path} is UTF-16 or UTF-32; save it as UTF-8.")
-    return first.removeprefix(codecs.BOM_UTF8)
-
-
 def binary(path: Path, line: int, error: type[ContextCliffError]) -> ContextCliffError:
     """Return the error for a ``line`` that contains a NUL byte."""
     return error(
@@ -158,10 +210,12 @@ def binary(path: Path, line: int, error: type[ContextCliffError]) -> ContextClif
     )
 
 
-def _longer(path: Path, line: int, start: bytes) -> ContextCliffError:
+def _longer(
+    path: Path, line: int, start: bytes, error: type[ContextCliffError]
+) -> ContextCliffError:
     if b"\x00" in start:
-        return binary(path, line, CorpusError)
-    return CorpusError(
+        return binary(path, line, error)
+    return error(
         f"{path}, line {line} is longer than {_LONGEST_LINE >> 20} MB, which no example is; write "
         "one example a line."
     )
@@ -300,10 +354,10 @@ class JsonStream:
             yield from text_chunks(self._path, file, self._error)
             return
         try:
-            with open_file(self._path) as opened:
+            with _open_as_utf8(self._path) as opened:
                 yield from text_chunks(self._path, opened, self._error)
-        except OSError as error:
-            self._fail(f" cannot be read: {error.strerror or error}.", error)
+        except (OSError, UnicodeError) as error:
+            self._fail(f" cannot be read: {getattr(error, 'strerror', None) or error}.", error)
 
     def _read_on(self) -> bool:
         """Drop the consumed text and at least double the rest; return False at the file's end."""
@@ -347,8 +401,6 @@ class JsonStream:
         raise self._error(f"{self._path}{what}") from cause
 
 
-LONGEST_FIELD = 2**31 - 1
-"""Maximum length of a CSV field; the csv module's own limit is too low for a whole book."""
 Rows = Iterator[tuple[str, Any]]
 """(place, row), such as ``qa.jsonl, line 7`` and the row's fields."""
 
@@ -371,68 +423,69 @@ def json_lines(path: Path) -> Rows:
             raise CorpusError(f"{place} is nested too deeply to be an example.") from error
 
 
-def delimited(path: Path, delimiter: str = ",") -> Rows:
-    """Read lines with a header row and RFC 4180 quoting, separated by ``delimiter``."""
-    csv.field_size_limit(LONGEST_FIELD)
-    numbered = text_lines(path)
-    reader = csv.reader((text for _, text in numbered), delimiter=delimiter, strict=True)
-    header: list[str] | None = None
-    start = 1
-    while True:
-        try:
-            fields = next(reader, None)
-        except csv.Error as error:
-            raise CorpusError(f"{path}, line {start}: {error}.") from error
-        if fields is None:
-            return
-        place = f"{path}, line {start}"
-        start = reader.line_num + 1
-        if not any(fields):
-            continue
-        if header is None:
-            header = [name.strip() for name in fields]
-            counts = Counter(filter(None, header))
-            if duplicate := next((name for name in header if counts[name] > 1), None):
-                raise CorpusError(f"{place}: the header names column {duplicate!r} twice.")
-            continue
-        if len(fields) != len(header):
-            raise CorpusError(
-                f"{place} has {len(fields)} fields, the header has {len(header)}; "
-                "quote fields that contain the delimiter or a line break."
-            )
-        yield place, dict(zip(header, fields, strict=True))
+def delimited(path: Path) -> Rows:
+    """Read lines with a header row and RFC 4180 quoting, as `csv_table`."""
+    table = csv_table(path, text_lines(path), CorpusError)
+    counts = Counter(filter(None, table.header))
+    if duplicate := next((name for name, count in counts.items() if count > 1), None):
+        raise CorpusError(f"{path}: the header names column {duplicate!r} twice.")
+    for line, fields in table.rows:
+        yield f"{path}, line {line}", dict(zip(table.header, fields, strict=True))
 
 
-def parquet(path: Path) -> Rows:
-    """Read the rows of a Parquet file, a small batch at a time."""
+def _of_batches(read: Callable[[Path], Iterator[Any]], kind: str, path: Path) -> Rows:
+    """Yield the rows of the Arrow record batches that ``read`` yields, a few at a time."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     number = 0
     try:
-        require_file(path)
-        with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
-            if len(set(file.schema_arrow.names)) < len(file.schema_arrow.names):
-                raise CorpusError(f"{path} names a column twice.")
-            for batch in file.iter_batches(batch_size=32, use_threads=False):
-                for row in batch.to_pylist():
+        for batch in read(path):
+            for start in range(0, len(batch), 32):
+                for row in batch.slice(start, 32).to_pylist():
                     number += 1
                     yield f"{path}, row {number}", row
     except UnicodeDecodeError as error:
         raise CorpusError(f"{path}, after row {number}: a text column is not UTF-8.") from error
     except (pa.ArrowException, OSError) as error:
-        message = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0]
         raise CorpusError(
-            f"{path} is not readable Parquet (after row {number}): {message}"
+            f"{path} is not readable {kind} (after row {number}): {reason}"
         ) from error
+
+
+def _parquet(path: Path) -> Iterator[Any]:
+    import pyarrow.parquet as pq
+
+    require_file(path)
+    with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
+        if len(set(file.schema_arrow.names)) < len(file.schema_arrow.names):
+            raise CorpusError(f"{path} names a column twice.")
+        yield from file.iter_batches(batch_size=32, use_threads=False)
+
+
+def _arrow(path: Path) -> Iterator[Any]:
+    """Yield the batches of an Arrow file (IPC), or of a folder that `datasets` saved."""
+    import pyarrow as pa
+
+    for file in saved_files(path, CorpusError) or [path]:
+        require_file(file)
+        with pa.memory_map(str(file)) as source:
+            try:
+                batches = pa.ipc.open_stream(source)
+            except pa.ArrowInvalid:
+                batches = pa.ipc.open_file(source).read_all().to_batches()
+            for batch in batches:
+                batch.validate(full=True)  # damaged offsets would end the process
+                yield batch
 
 
 READERS: dict[str, Callable[[Path], Rows]] = {
     "jsonl": json_lines,
     "json": lambda path: JsonStream(path).values(),
     "csv": delimited,
-    "tsv": partial(delimited, delimiter="\t"),
-    "parquet": parquet,
+    "tsv": delimited,
+    "parquet": partial(_of_batches, _parquet, "Parquet"),
+    "arrow": partial(_of_batches, _arrow, "Arrow"),
 }
 ENDINGS = {
     ".jsonl": "jsonl",
@@ -441,5 +494,7 @@ ENDINGS = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
 }
 """File ending -> format."""

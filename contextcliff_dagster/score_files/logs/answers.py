@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from contextcliff_dagster.contracts import FailureTag, ScoreFileError
+from contextcliff_dagster.corpora.readers.tables import value_at
 from contextcliff_dagster.score_files.columns import MOST_TOKENS
-from contextcliff_dagster.score_files.logs.members import rows
+from contextcliff_dagster.score_files.logs.members import rows_of
 
 if TYPE_CHECKING:
     from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
@@ -89,7 +92,7 @@ class Lengths:
         """
         documents: dict[str, tuple[str, int]] = {}
         try:
-            for row in rows(path):
+            for row in map(mapping, rows_of(path)):
                 name = name_of(row.get("_id")) or name_of(row.get("id"))
                 text = longest_text(row)
                 if name in wanted and name is not None and text is not None:
@@ -152,6 +155,8 @@ class Answer:
         rule: the benchmark's published rule (`scoring.scorers`); None: as text.
         text: the document, or the whole prompt if ``of_prompt``.
         document: the document's name, if the log has one.
+        model, task: of this answer; None: the log's.
+        evidence_position: position of the evidence in the document, 0 to 1.
         length: the log's own length; ``Log.length_kind`` says what it counts.
         error: why there is no answer, as a completion of "3 answers ...".
         failure: the failure tag of a missing answer, if it has one; the answer then counts as
@@ -168,6 +173,9 @@ class Answer:
     text: str | None = None
     of_prompt: bool = False
     document: str | None = None
+    model: str | None = None
+    task: str | None = None
+    evidence_position: float | None = None
     length: float | None = None
     prompt_tokens: float | None = None
     completion_tokens: float | None = None
@@ -184,11 +192,16 @@ class Log:
         tool: the name of the program that wrote it.
         length_kind: what ``Answer.length`` counts: ``prompt tokens``, ``words``, ``characters`` or
             ``sizes``.
+        size: the length that the benchmark was set to, in tokens, of answers without their own.
+        joined: scores that the tool keeps apart from the answers, by the answer's id.
         own_rule: whether F1 scored here equals the tool's own score of this task.
         score_names: names of the scores, if the log lists them apart.
+        main_score: the score to use if none is chosen and the log has several.
+        is_scaled: whether its scores are 0..1 already, whatever scale the options state.
         default_score: our score that is closest to the tool's own, for logs without scores.
         notes: sentences about the log that matter for the result.
         no_text: why lengths cannot be counted, as a clause, if the tool keeps no texts.
+        remedy: how to give the lengths.
     """
 
     path: Path
@@ -197,11 +210,35 @@ class Log:
     model: str | None = None
     task: str | None = None
     length_kind: str = "prompt tokens"
+    size: float | None = None
+    joined: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     own_rule: bool = False
     score_names: set[str] | None = None
+    main_score: str | None = None
+    is_scaled: bool = False
     default_score: OwnScore = "f1"
     notes: list[str] = field(default_factory=list)
     no_text: str = ""
+    remedy: str = "give the data set's own file, whose ids the log has, with --documents FILE"
+
+
+class UnusableLogError(ScoreFileError):
+    """Raised for another tool's log without a usable answer."""
+
+
+def first_of(row: Mapping[str, Any], *names: str) -> Any:
+    """Return the first value that is not empty; ``a.b`` is b of the object in a."""
+    found = [value for name in names if (value := value_at(row, name)) is not None]
+    return next((value for value in found if value != ""), found[0] if found else None)
+
+
+def prompt_text(prompt: Any) -> str | None:
+    """Return the text of a prompt: a text, chat messages, or either in JSON form."""
+    if isinstance(prompt, str) and prompt.startswith(("[{", '{"messages"')):
+        with suppress(ValueError, RecursionError):
+            return prompt_text(json.loads(prompt)) or prompt
+    messages = prompt.get("messages") if isinstance(prompt, dict) else prompt
+    return (prompt if isinstance(prompt, str) else chat_text(messages)) or None
 
 
 def number(value: Any) -> float | None:
@@ -212,9 +249,22 @@ def number(value: Any) -> float | None:
         return None
 
 
+def figure(value: Any) -> float | None:
+    """Return a number that may also be written as text, as in a table."""
+    try:
+        return number(float(value) if isinstance(value, str) else value)
+    except ValueError:
+        return None
+
+
 def mapping(value: Any) -> Mapping[str, Any]:
     """Return ``value`` if it is a mapping, else an empty one."""
     return value if isinstance(value, dict) else {}
+
+
+def listed(value: Any) -> list[Any]:
+    """Return ``value`` if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
 
 
 def name_of(value: Any) -> str | None:
@@ -244,8 +294,8 @@ def longest_text(fields: Mapping[str, Any]) -> str | None:
 def chat_text(messages: Any) -> str:
     """Return the texts in a list of chat messages, in order."""
     parts: list[str] = []
-    for message in messages if isinstance(messages, list) else []:
-        content = mapping(message).get("content")
+    for message in listed(messages):
+        content = first_of(mapping(message), "content", "prompt")
         texts = content if isinstance(content, list) else [{"text": content}]
         parts += [text for part in texts if isinstance(text := mapping(part).get("text"), str)]
     return "\n".join(parts)

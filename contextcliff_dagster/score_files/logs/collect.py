@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
@@ -23,8 +25,6 @@ from contextcliff_dagster.score_files.columns import BOM, opened
 from contextcliff_dagster.score_files.logs import (
     helm,
     inspect_ai,
-    lm_eval,
-    longbench,
     opencompass,
     row_formats,
 )
@@ -37,7 +37,7 @@ from contextcliff_dagster.score_files.logs.answers import (
     answers_first,
     digest,
 )
-from contextcliff_dagster.score_files.logs.members import rows
+from contextcliff_dagster.score_files.logs.members import files_in, rows_of
 from contextcliff_dagster.score_files.records import ScoreRecords, moments
 from contextcliff_dagster.scoring.containment import (
     MOST_CHARACTERS,
@@ -50,17 +50,19 @@ from contextcliff_dagster.scoring.scorers import RULE, scorer_of
 
 _NO_LENGTH = "without a length"
 _NO_SCORE = "without a score"
+_NO_MODEL = "without a model's name"
 _MANY_LEFT_OUT = 0.05
 _OBJECTS = (
     "error", "failure", "variant", "example", "document", "digest", "of_prompt", "finished_at",
+    "model", "task",
 )  # fmt: skip
 _NUMBERS = (
     "length", "prompt_tokens", "completion_tokens", "evidence_position", "em", "f1", "contained",
 )  # fmt: skip
 
 
-def collect(log: Log, options: LogOptions) -> ScoreRecords:
-    """Return the records in ``log``; their notes count the unusable answers.
+def collect(path: Path, logs: Sequence[Log], options: LogOptions) -> list[ScoreRecords]:
+    """Return the records in ``logs`` of ``path`` by model; notes count the unusable answers.
 
     Raises:
         ScoreFileError: the log cannot be read, has several scores and none is chosen, or holds
@@ -68,7 +70,9 @@ def collect(log: Log, options: LogOptions) -> ScoreRecords:
     """
     lengths = Lengths(options)
     copied: list[tuple[str, bool]] = []
-    table, scores = _tables(log, options, lengths, copied)
+    table, scores = _tables(logs, options, lengths, copied)
+    notes = dict.fromkeys(note for log in logs for note in log.notes)
+    log = replace(logs[0], path=path, notes=list(notes))
     if (table["error"] != "").all():
         raise UnusableLogError(_nothing_usable(log, Counter(table["error"])))
     name, scored_here, values = _chosen(log, options, table, scores)
@@ -81,9 +85,11 @@ def collect(log: Log, options: LogOptions) -> ScoreRecords:
     if table["variant"].nunique() > 1:  # a filter's rows score the answers of the others again
         variant = table["variant"].iloc[0] if scored_here else name.partition(",")[2]
         is_first = (table["variant"] == variant).to_numpy()
+    no_model = table["model"].isna().to_numpy() & bool(table["model"].notna().any())
+    no_length = table["length"].isna().to_numpy()
     reasons = np.select(
-        [(table["error"] != "").to_numpy(), np.isnan(values), table["length"].isna().to_numpy()],
-        [table["error"].to_numpy(), np.full(len(table), _NO_SCORE, object), _NO_LENGTH],
+        [(table["error"] != "").to_numpy(), np.isnan(values), no_length, no_model],
+        [table["error"].to_numpy(), np.full(len(table), _NO_SCORE, object), _NO_LENGTH, _NO_MODEL],
         "",
     )
     is_used = (reasons == "") & is_first
@@ -91,27 +97,34 @@ def collect(log: Log, options: LogOptions) -> ScoreRecords:
     if not is_used.any():
         raise UnusableLogError(_nothing_usable(log, left_out))
     is_row = is_used | (is_first & (table["failure"].notna() & table["length"].notna()).to_numpy())
-    score = _of_scale(log, name, np.where(is_used, values, np.nan)[is_row], options.scale)
-    frame = _frame(log, table[is_row].reset_index(drop=True), score)
+    scale = 1.0 if scored_here or log.is_scaled else options.scale
+    score = _of_scale(log, name, np.where(is_used, values, np.nan)[is_row], scale)
+    used = table[is_row].reset_index(drop=True)
+    frame = _frame(used, score)
     of_prompt = lengths.rule != "documents" and bool(table["of_prompt"].any())
-    notes = _notes(log, frame, lengths, of_prompt, name if scored_here else None)
+    remarks = _notes(log, frame, lengths, of_prompt, name if scored_here else None)
     logged = lengths.rule == "logged"
     counted: LengthUnit = "prompt" if of_prompt else "document"
-    return ScoreRecords(
-        log.model,
+    models, tasks = used["model"].dropna().unique(), used["task"].dropna().unique()
+    records = ScoreRecords(
+        models[0] if len(models) else None,
         frame,
-        task=log.task,
+        task=tasks[0] if len(tasks) == 1 else None,
         tokenizer=None if logged else lengths.name,
         score_name=name,
         length_kind=log.length_kind if logged else lengths.name,
         length_unit=_UNITS.get(log.length_kind, "as given") if logged else counted,
-        notes=(_usage_note(log, frame, left_out), *notes),
+        notes=(_usage_note(log, frame.assign(model=used["model"]), left_out), *remarks),
         copied_share=copied_share(copied),
     )
+    if len(models) < 2:
+        return [records]
+    rows_of = frame.groupby(used["model"])
+    return [replace(records, model=str(m), frame=f.reset_index(drop=True)) for m, f in rows_of]
 
 
 def _tables(
-    log: Log, options: LogOptions, lengths: Lengths, copied: list[tuple[str, bool]]
+    logs: Sequence[Log], options: LogOptions, lengths: Lengths, copied: list[tuple[str, bool]]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return a table with one row per answer, and one of the log's own scores, without texts.
 
@@ -120,12 +133,14 @@ def _tables(
     objects: list[list[Any]] = [[] for _ in _OBJECTS]
     numbers = [array("d") for _ in _NUMBERS]  # a third of the memory that lists of floats take
     scores: dict[str, array[float]] = {}
-    for row, answer in enumerate(answers_first(log.answers)):
+    answers = ((log, answer) for log in logs for answer in answers_first(log.answers))
+    for row, (log, answer) in enumerate(answers):
         text = None if answer.text is None else digest(answer.text)
         of_prompt = answer.of_prompt and answer.document is None and text is not None
         document = answer.document or text
         kind = (answer.error or "", answer.failure, answer.variant, answer.example)
-        named = (*kind, document, text, of_prompt, answer.finished_at)
+        of_log = (answer.model or log.model, answer.task or log.task)
+        named = (*kind, document, text, of_prompt, answer.finished_at, *of_log)
         short = 0 < len(answer.text or "") <= MOST_CHARACTERS
         if len(copied) < MOST_QUESTIONS and answer.accepted and short:
             is_copied = any(map(Haystack(answer.text or "").holds, answer.accepted))
@@ -142,7 +157,9 @@ def _tables(
             values.extend(repeat(np.nan, row - len(values)))
             values.append(score)
     if not (rows := len(objects[0])):
-        raise ScoreFileError(f"{log.path} holds no answers: it is an empty log of {log.tool}.")
+        raise ScoreFileError(
+            f"{logs[0].path} holds no answers: it is an empty log of {logs[0].tool}."
+        )
     for values in scores.values():
         values.extend(repeat(np.nan, rows - len(values)))
     table = {
@@ -204,15 +221,6 @@ def _failed_calls(table: pd.DataFrame) -> str:
 
 
 def _of_scale(log: Log, name: str, values: Floats, scale: float) -> Floats:
-    if log.score_range and scale == 1:
-        low, high = log.score_range
-        if ((values < low) | (values > high)).any() or (values == low).all():
-            raise ScoreFileError(
-                f"{log.path}: the scores, {np.nanmin(values):g} to {np.nanmax(values):g}, do not "
-                f"show the scale of {log.tool}, {low:g} to {high:g}: state theirs, from 0, with "
-                "--scale MAX, or read a table with --columns."
-            )
-        return np.round((values - low) / (high - low), 12)
     outside = (values < 0) | (values > scale)
     if outside.any():
         hint = "; percentages are read with --scale 100" if scale == 1 else ""
@@ -223,7 +231,7 @@ def _of_scale(log: Log, name: str, values: Floats, scale: float) -> Floats:
     return values if scale == 1 else np.round(values / scale, 12)
 
 
-def _frame(log: Log, used: pd.DataFrame, score: Floats) -> pd.DataFrame:
+def _frame(used: pd.DataFrame, score: Floats) -> pd.DataFrame:
     frame = pd.DataFrame({"length_tokens": used["length"], "score": score})
     if used["failure"].notna().any():
         frame["failure"] = used["failure"]
@@ -231,13 +239,15 @@ def _frame(log: Log, used: pd.DataFrame, score: Floats) -> pd.DataFrame:
         frame["document_id"] = used["document"]
     if used["example"].notna().any():
         # The same question about another text is another example.
-        task = f"{log.task}/" if log.task else ""
         named = [
-            None if name is None else f"{task}{name}" + (f"/{text[:16]}" if text else "")
-            for name, text in zip(used["example"], used["digest"], strict=True)
+            name and "/".join(part for part in (task, name, (text or "")[:16]) if part)
+            for task, name, text in used[["task", "example", "digest"]].itertuples(index=False)
         ]
         frame["example_id"] = pd.Series(named, dtype=object)
-        frame["replicate"] = frame.groupby("example_id", dropna=False).cumcount()
+        repeats = frame.groupby([frame["example_id"], used["model"]], dropna=False)
+        frame["replicate"] = repeats.cumcount()
+    if used["task"].nunique() > 1:
+        frame["task"] = pd.Categorical(used["task"])
     if used["finished_at"].notna().any():
         frame["finished_at"] = moments(used["finished_at"])
     for name in ("prompt_tokens", "completion_tokens", "evidence_position"):
@@ -288,7 +298,8 @@ def _usage_note(log: Log, frame: pd.DataFrame, left_out: Counter[str]) -> str:
         sentence += ", left out: " + ", ".join(f"{count:,} {reason}" for reason, count in reasons)
         if 1 - used / answers > _MANY_LEFT_OUT:
             sentence += " (if these were the long or the hard ones, the result is too good)"
-    examples = frame["example_id"].nunique() if "example_id" in frame else used
+    named = "example_id" in frame
+    examples = len(frame[["example_id", "model"]].drop_duplicates()) if named else used
     if examples < used:
         sentence += f"; they repeat {examples:,} examples, and repeats are averaged"
     return f"{sentence}."
@@ -335,56 +346,80 @@ def read_log(path: Path, options: LogOptions) -> ScoreRecords | None:
     """Return the records of ``path`` if it is another tool's log, else None.
 
     Raises:
+        ScoreFileError: it is a log, and cannot be used, or holds several models.
+    """
+    found = read_logs(path, options) or []
+    if len(found) > 1:
+        raise ScoreFileError(f"{path} holds {len(found)} models: read them with `read_scores`.")
+    return found[0] if found else None
+
+
+def read_logs(path: Path, options: LogOptions) -> list[ScoreRecords] | None:
+    """Return the records of ``path`` by model if it is a log, or a folder of logs, else None.
+
+    Raises:
         ScoreFileError: it is a log, and cannot be used.
     """
     try:
-        with opened(path) as file:
-            head: bytes = file.read(_HEAD)
-        log = _opened_log(path, head, options)
-        return None if log is None else collect(log, options)
+        logs = _logs(path, options)
+        return collect(path, logs, options) if logs else None
     except OSError as error:
-        # A missing file, a folder: the reader of plain files has the better message.
+        # A missing file: the reader of plain files has the better message.
         if not path.is_file():
             return None
         raise ScoreFileError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
-def _opened_log(path: Path, head: bytes, options: LogOptions) -> Log | None:
+def _logs(path: Path, options: LogOptions) -> list[Log]:
+    """Return the log in a file, or those in a folder, where files that are none are left aside."""
+    if not path.is_dir():
+        return [log] if (log := _opened_log(path, options)) else []
+    logs: list[Log] = []
+    for file in files_in(path):
+        with suppress(UnusableLogError, IsADirectoryError):
+            logs += _logs(file, options) if file != path else []
+    kinds = sorted({f"{log.tool}, {log.length_kind}" for log in logs})
+    if len(kinds) > 1 or any(log.tool in (helm.TOOL, opencompass.TOOL) for log in logs):
+        raise ScoreFileError(
+            f"{path} holds logs that are not one measurement ({'; '.join(kinds)}): name the files "
+            "to read, with --pool."
+        )
+    return logs
+
+
+def _opened_log(path: Path, options: LogOptions) -> Log | None:
+    with opened(path) as file:
+        head: bytes = file.read(_HEAD)
     if head.startswith(_ZIP):
         return inspect_ai.read_eval(path, options)
     head = head.removeprefix(BOM).lstrip()
-    if head.startswith(b"["):
-        return _by_first_row(path, options)
     members, after = _members(head)
     first = next(iter(members), None)
-    if first is None:
-        return row_formats.read_rows(path)
-    if after.strip():  # JSON Lines: one row's members do not show what the file is
-        return _by_first_row(path, options)
-    if members.get(b"eval", b"").startswith(b"{") and b"status" in members and b'"run_id"' in head:
-        return inspect_ai.read_json(path, options)
-    if first == b"results" and b'"alias"' in head:
-        raise ScoreFileError(
-            f"{path} is a file of results of {lm_eval.TOOL}, which has no single answers: name the "
-            "samples_*.jsonl next to it (written with --log_samples)."
-        )
-    if b"request_states" in members and first == b"adapter_spec":
+    if first is not None and not after.strip():  # not JSON Lines, if the first row is short
+        has_run = members.get(b"eval", b"").startswith(b"{") and b'"run_id"' in head
+        if has_run and b"status" in members:
+            return inspect_ai.read_json(path, options)
+        if b"request_states" in members and first == b"adapter_spec":
+            return helm.read_run(path, options)
+        numbered = first.isdigit() and members[first].startswith(b"{")
+        if numbered and any(name in head for name in opencompass.MARKS):
+            return opencompass.read_predictions(path)
+        of_results = path.resolve().parent.parent.name == "results"
+        if of_results and b"length_tokens" not in members and _NUMBERS_ALONE.fullmatch(head):
+            raise opencompass.summary_error(path)
+    try:
+        row = next(rows_of(path), None)
+    except ScoreFileError:
+        row = None  # the reader of plain files reports the error
+    if isinstance(row, dict) and "instance_id" in row and isinstance(row.get("stats"), list):
         return helm.read_run(path, options)
-    if first == b"name" and b"scenario_spec" in members:
-        raise helm.other_file_error(path)
-    numbered = first.isdigit() and members[first].startswith(b"{")
-    if numbered and any(name in head for name in opencompass.MARKS):
-        return opencompass.read_predictions(path)
-    of_results = path.resolve().parent.parent.name == "results" and b"length_tokens" not in members
-    if of_results and _NUMBERS_ALONE.fullmatch(head):
-        raise opencompass.summary_error(path)
-    # Written over several lines, it is one object and not JSON Lines.
-    one_object = re.match(rb"\{\s*\n", head) is not None
-    log = None if one_object else _by_first_row(path, options)
+    log = row_formats.read_rows(path, row)
     if log is None and _DETAILS.match(members.get(b"details", b"")):
-        alone = one_object or next(islice(rows(path), 1, None), None) is None
+        # Written over several lines, it is one object and not JSON Lines.
+        one_object = re.match(rb"\{\s*\n", head) is not None
+        alone = one_object or next(islice(rows_of(path), 1, None), None) is None
         return opencompass.read_results(path) if alone else None
-    return log or row_formats.read_rows(path)
+    return log
 
 
 def _members(head: bytes) -> tuple[dict[bytes, bytes], bytes]:
@@ -402,21 +437,3 @@ def _members(head: bytes) -> tuple[dict[bytes, bytes], bytes]:
         if depth == 0:
             return members, head[token.end() :]
     return members, b""
-
-
-def _by_first_row(path: Path, options: LogOptions) -> Log | None:
-    try:
-        row = next(rows(path), {})
-    except ScoreFileError:
-        return None  # the reader of plain files reports the error
-    if "doc_id" in row and ("resps" in row or "filtered_resps" in row):
-        return lm_eval.read_samples(path)
-    if "instance_id" in row and isinstance(row.get("stats"), list):
-        return helm.read_run(path, options)
-    if helm.is_other_file(row):
-        raise helm.other_file_error(path)
-    if {"judge", "pred", "answer"} <= row.keys():
-        return longbench.read_results(path)
-    if {"pred", "answers"} <= row.keys() and "length_tokens" not in row:
-        return longbench.read_predictions(path)
-    return row_formats.read_rows(path)

@@ -13,18 +13,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.columns import opened
 from contextcliff_dagster.score_files.logs.answers import (
     Answer,
     Log,
     LogOptions,
     chat_text,
+    listed,
     mapping,
     name_of,
     number,
 )
-from contextcliff_dagster.score_files.logs.members import rows, walk
+from contextcliff_dagster.score_files.logs.members import rows_of, walk
 
 TOOL = "HELM"
 
@@ -39,21 +39,6 @@ _PERTURBED = "to questions that were perturbed"
 
 _Key = tuple[str, str]
 _Stats = dict[str, float]
-
-
-def is_other_file(row: Mapping[str, Any]) -> bool:
-    """Return whether ``row`` starts a HELM file without answers that have scores and lengths."""
-    summary = isinstance(row.get("name"), dict) and "count" in row and "sum" in row
-    instance = isinstance(row.get("input"), dict) and isinstance(row.get("references"), list)
-    return summary or instance or {"instance_id", "predicted_text"} <= row.keys()
-
-
-def other_file_error(path: Path) -> ScoreFileError:
-    """Return the error for a HELM run's file if the answers are in another file."""
-    return ScoreFileError(
-        f"{path} belongs to a run of {TOOL} and does not have its scores by answer: name the "
-        f"{_STATS} next to it."
-    )
 
 
 def read_run(path: Path, options: LogOptions) -> Log:
@@ -89,18 +74,14 @@ def _spec(path: Path) -> Mapping[str, Any]:
 def _stats(path: Path) -> dict[tuple[_Key, bool], _Stats]:
     """Return the statistics for each (instance, trial), keyed also by whether it was perturbed."""
     stats_by_key: dict[tuple[_Key, bool], _Stats] = {}
-    for row in rows(path):
+    for row in map(mapping, rows_of(path)):
         key = (_key(row.get("instance_id"), row), bool(row.get("perturbation")))
         of_answer = stats_by_key.setdefault(key, {})
-        for stat in _listed(row.get("stats")):
+        for stat in listed(row.get("stats")):
             name = name_of(mapping(mapping(stat).get("name")).get("name"))
             if name is not None and (mean := number(mapping(stat).get("mean"))) is not None:
                 of_answer[name] = mean
     return stats_by_key
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _key(instance: Any, row: Mapping[str, Any]) -> _Key:
@@ -146,11 +127,11 @@ def _add_texts(answer: Answer, state: Mapping[str, Any], instance: Mapping[str, 
     request, result = mapping(state.get("request")), mapping(state.get("result"))
     answer.text = name_of(request.get("prompt")) or chat_text(request.get("messages")) or None
     answer.of_prompt = True
-    first = mapping(next(iter(_listed(result.get("completions"))), None))
+    first = mapping(next(iter(listed(result.get("completions"))), None))
     if isinstance(text := first.get("text"), str):
         answer.output = name_of(mapping(state.get("output_mapping")).get(text.strip())) or text
-    references = [mapping(reference) for reference in _listed(instance.get("references"))]
-    correct = [reference for reference in references if "correct" in _listed(reference.get("tags"))]
+    references = [mapping(reference) for reference in listed(instance.get("references"))]
+    correct = [reference for reference in references if "correct" in listed(reference.get("tags"))]
     accepted = (name_of(mapping(reference.get("output")).get("text")) for reference in correct)
     answer.accepted = [text for text in accepted if text is not None]
     if result.get("success") is False:

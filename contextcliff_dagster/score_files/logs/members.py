@@ -12,19 +12,29 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import ScoreFileError
-from contextcliff_dagster.corpora.readers.rows import JsonStream
-from contextcliff_dagster.score_files.columns import BOM, json_lines, loads, opened
+from contextcliff_dagster.corpora.readers.rows import JsonStream, text_lines
+from contextcliff_dagster.corpora.readers.tables import csv_table
+from contextcliff_dagster.score_files.columns import BOM, loads, opened
 from contextcliff_dagster.user_files import open_file
 
 MOST_BYTES = 256 << 20
 """Maximum size of a single value in a log (a sample, a line); larger ones are taken for hostile."""
 
-_BUFFER = 1 << 20
 _DECODER = json.JSONDecoder()
+
+
+_RESULTS = frozenset((".csv", ".eval", ".json", ".jsonl", ".ndjson", ".tsv"))
+
+
+def files_in(path: Path) -> list[Path]:
+    """Return the files in a folder, at any depth, whose endings are those of results, or itself."""
+    found = sorted(path.rglob("*")) if path.is_dir() else []
+    return [file for file in found if not _RESULTS.isdisjoint(file.suffixes)] or [path]
 
 
 def walk(path: Path, file: Any, streamed: Collection[str]) -> Iterator[tuple[str, Any]]:
@@ -43,34 +53,33 @@ def walk(path: Path, file: Any, streamed: Collection[str]) -> Iterator[tuple[str
         yield from ((name, value) for _, name, value in stream.members(streamed))
 
 
-def rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects in a JSON Lines file, or in one JSON array.
+def rows_of(path: Path) -> Iterator[Any]:
+    """Yield the rows of a table by column, the values of JSON Lines or an array, or one value.
+
+    JSON in a table's cells is parsed; empty cells are None.
 
     Raises:
-        ScoreFileError: a row is not an object, or too large.
+        ScoreFileError: the file is damaged, ends too early, or one value is too large.
     """
-    with io.BufferedReader(opened(path), _BUFFER) as file:
-        while (first := file.peek(1)[:1]) and first in b" \t\r\n" + BOM:
-            file.read(1)
-        if first == b"[":
-            items: Iterator[Any] = (item for _, item in walk(path, file, ()))
-        else:
-            items = json_lines(path, _bounded_lines(path, file))
-        for row, item in enumerate(items, start=1):
-            if not isinstance(item, dict):
-                raise ScoreFileError(f"{path}, row {row} is not a JSON object.")
-            yield item
-
-
-def _bounded_lines(path: Path, file: io.BufferedReader) -> Iterator[bytes]:
-    row = 0
-    while line := file.readline(MOST_BYTES + 1):
-        row += 1
-        if len(line) > MOST_BYTES:
-            raise ScoreFileError(
-                f"{path}, row {row} is longer than {MOST_BYTES >> 20} MB, which no answer is."
+    with opened(path) as file:
+        start = file.read(64).removeprefix(BOM).lstrip()[:1]
+    with opened(path) as file:
+        if start in (b"{", b"["):
+            stream = JsonStream(
+                path, file, error=ScoreFileError, decoder=_DECODER, longest=MOST_BYTES
             )
-        yield line
+            yield from (value for _, value in stream.values())
+        elif start:
+            lines = text_lines(path, io.BufferedReader(file), ScoreFileError)
+            table = csv_table(path, lines, ScoreFileError)
+            for _, cells in table.rows:
+                yield dict(zip(table.header, map(_cell, cells), strict=True))
+
+
+def _cell(text: str) -> Any:
+    with suppress(ValueError):
+        return loads(text.encode()) if text[:1] in ("{", "[") else text or None
+    return text
 
 
 MOST_BYTES_IN_ALL = 32 << 30

@@ -19,7 +19,14 @@ from typing import Any
 
 from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.columns import opened, stem
-from contextcliff_dagster.score_files.logs.answers import Answer, Log, mapping, number, texts_of
+from contextcliff_dagster.score_files.logs.answers import (
+    Answer,
+    Log,
+    mapping,
+    number,
+    prompt_text,
+    texts_of,
+)
 from contextcliff_dagster.score_files.logs.members import walk
 
 TOOL = "OpenCompass"
@@ -143,7 +150,7 @@ def _answer(example: int, detail: Mapping[str, Any], predicted: Mapping[str, Any
         },
         output=output,
         accepted=next(filter(None, accepted), ()),
-        text=_prompt_of(fields) or None,
+        text=_prompt_of(fields),
         of_prompt=True,
     )
 
@@ -158,19 +165,10 @@ def _accepted(value: Any) -> list[str]:
     return texts_of(value)
 
 
-def _prompt_of(fields: Mapping[str, Any]) -> str:
+def _prompt_of(fields: Mapping[str, Any]) -> str | None:
     """Return an answer's prompt; if chosen by perplexity, the prompt of the first label."""
-    if text := _prompt(fields.get("prompt", fields.get("origin_prompt"))):
+    if text := prompt_text(fields.get("prompt", fields.get("origin_prompt"))):
         return text
     labels = (*mapping(fields.get("origin_prediction")).values(), *fields.values())
-    prompts = (_prompt(mapping(label).get("prompt")) for label in labels)
-    return next(filter(None, prompts), "")
-
-
-def _prompt(value: Any) -> str:
-    """Return a prompt's text; the text of messages is in `prompt` or `content`."""
-    if isinstance(value, str):
-        return value
-    messages = value if isinstance(value, list) else []
-    parts = [mapping(turn).get("prompt") or mapping(turn).get("content") for turn in messages]
-    return "\n".join(part for part in parts if isinstance(part, str))
+    prompts = (prompt_text(mapping(label).get("prompt")) for label in labels)
+    return next(filter(None, prompts), None)
