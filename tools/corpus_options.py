@@ -42,7 +42,7 @@ CORPUS_OPTIONS: dict[str, dict[str, Option]] = {
     },
     "file": {
         "path": Option("path", "needed", "The table", "examples.jsonl"),
-        "format": Option("text", "by the ending", "jsonl, json, csv, tsv or parquet", "jsonl"),
+        "format": Option("text", "by the ending", "jsonl, json, csv, tsv, parquet, arrow", "jsonl"),
         "columns": _COLUMNS,
         "task": Option("text", "question_answering", "Of rows that name none", "lookup"),
         "tasks": _TASKS,

@@ -25,7 +25,6 @@ def caught_by(patch: Path) -> str:
 
 
 def applies(patch: Path, checkout: Path) -> bool:
-    """Return whether the patch applies to ``checkout``."""
     check = ["git", "apply", "--check", str(patch)]
     return not subprocess.run(check, cwd=checkout, capture_output=True).returncode
 

@@ -120,7 +120,6 @@ def _under_own_name(calls: pa.Table, study: str, models: pa.Table) -> pa.Table:
 
 
 def arrow_schema(table: str) -> pa.Schema:
-    """Return the Arrow schema of a ledger table."""
     import pyarrow as pa
 
     types = {"TEXT": pa.string(), "INTEGER": pa.int64(), "REAL": pa.float64(), "BLOB": pa.binary()}
@@ -167,10 +166,8 @@ def read_tables(
 
 
 def own_rows(tables: Mapping[str, pa.Table], study: str, name: str) -> dict[str, pa.Table]:
-    """Return the tables under the study name ``name``, without rows that another study paid for.
-
-    Only archives of older versions contain such rows.
-    """
+    """Return the tables under the study name ``name``, without rows that another study paid for
+    (in archives of older versions)."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -24,9 +24,7 @@ from contextcliff_dagster.contracts import (
     StoreError,
 )
 from contextcliff_dagster.corpora.materialize import CorpusSummary, row_example
-from contextcliff_dagster.inference.ledger.schema import (
-    LEDGER_VERSION,
-)
+from contextcliff_dagster.inference.ledger.schema import LEDGER_VERSION
 from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.sampling.length_map import LengthMapSummary
 from contextcliff_dagster.sampling.manifest import (
@@ -37,6 +35,7 @@ from contextcliff_dagster.sampling.manifest import (
     Manifest,
     load_manifest,
 )
+from contextcliff_dagster.scoring.parse import load_json
 from contextcliff_dagster.store import write_atomic
 
 if TYPE_CHECKING:
@@ -69,10 +68,7 @@ def json_object(data: bytes | str) -> dict[str, Any]:
     Raises:
         ValueError: not a JSON object, or one with a repeated name, NaN, or over `_DEPTH` levels.
     """
-    try:
-        value = json.loads(data, object_pairs_hook=_unique_object, parse_constant=_refuse_number)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+    value = load_json(data, object_pairs_hook=_unique_object)
     if not isinstance(value, dict):
         raise ValueError("no JSON object")
     level: list[Any] = [value]
@@ -93,10 +89,6 @@ def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) < len(pairs):
         raise ValueError("a name occurs twice")
     return value
-
-
-def _refuse_number(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON number")
 
 
 def damaged(file: Path, what: str) -> StoreError:

@@ -162,10 +162,7 @@ def rename_study(store: Store, old: str, new: str, *, tables: Iterable[Table]) -
     """Rename study ``old``, or finish a renaming that crashed; return its plan.
 
     Nothing is measured again afterwards, because call keys do not contain the study's name. The
-    sample keeps its hash and the name under which it was drawn.
-
-    Args:
-        tables: tables that the experiments fill.
+    sample keeps its hash and the name under which it was drawn. ``tables``: those of experiments.
 
     Raises:
         StudyError, StoreError: see `plan_rename`; also if a run of the study is in progress, or
@@ -182,7 +179,9 @@ def rename_study(store: Store, old: str, new: str, *, tables: Iterable[Table]) -
         if not plan.resumed:
             write_json(note, {"old": old, "new": new})
         try:
-            _rename_rows(store, old, new)
+            if store.has_ledger:
+                with Ledger.open(store.ledger) as ledger:
+                    rename_in_ledger(ledger, old, new)
         except ContextCliffError:
             if not plan.resumed and _rows(store, old):  # refused: the study goes on as it was
                 note.unlink(missing_ok=True)
@@ -208,12 +207,6 @@ def _rows(store: Store, study: str) -> dict[str, int]:
         return {}
     with Ledger.open(store.ledger) as ledger:
         return ledger_rows(ledger, study)
-
-
-def _rename_rows(store: Store, old: str, new: str) -> None:
-    if store.has_ledger:
-        with Ledger.open(store.ledger) as ledger:
-            rename_in_ledger(ledger, old, new)
 
 
 def _refuse_taken(store: Store, name: str) -> None:

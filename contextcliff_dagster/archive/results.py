@@ -74,9 +74,8 @@ def export_results(
     same rows. A call that a run gave up has the ``no_answer`` value ``transport_error``.
     ``maybe_paid`` counts a call's requests that died after sending, so may have been paid.
     ``prompt`` is rebuilt from the ledger's documents: chat messages or a text, null if the texts
-    were pruned or ``prompts`` is False. The `JUDGED` columns are null without ``judge``. ``parts``,
-    ``extra`` and ``prompt`` are objects in JSONL and JSON text in Parquet. The file has no API key
-    or address, because the ledger has none.
+    were pruned or ``prompts`` is False. ``parts``, ``extra`` and ``prompt`` are objects in JSONL
+    and JSON text in Parquet. The file has no API key or address, because the ledger has none.
 
     Raises:
         StudyError: the ledger has no record of the study (or campaign).
@@ -202,13 +201,8 @@ KEPT_MEMBERS = ("documents/lists.json", "documents/documents.parquet")
 
 @dataclass(frozen=True, slots=True)
 class KeptList:
-    """The documents of an experiment.
-
-    Attributes:
-        made_by: hash of the inputs that determine them.
-        sources: their sources, JSON-ready.
-        rows: one JSON-ready mapping per document, with ``document_id`` and ``text``.
-    """
+    """The documents of an experiment: ``made_by`` is the hash of the inputs that determine them;
+    ``sources`` and ``rows`` (``document_id``, ``text`` and more) are JSON-ready."""
 
     made_by: str
     sources: Mapping[str, Any]

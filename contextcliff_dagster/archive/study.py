@@ -65,11 +65,9 @@ def export_study(
 ) -> ArchiveSummary:
     """Write ``study`` with its sample and its calls to ``file`` atomically; return a summary.
 
-    Args:
-        campaign: the campaign to export; None: all.
-        asked: returns the keys of the study's calls (`experiments.lookup.asked_keys`), so that
-            answers which another study of the store paid for first are exported, too.
-        documents: documents of experiments (`experiments.restore.kept_lists`).
+    ``campaign``: None for all. ``asked``: returns the keys of the study's calls
+    (`experiments.lookup.asked_keys`), so that answers which another study of the store paid for
+    first are exported, too. ``documents``: `experiments.restore.kept_lists`.
 
     Raises:
         StudyError: nothing is measured yet, or there is no such campaign.
@@ -132,17 +130,14 @@ def import_study(
 ) -> tuple[Study, ArchiveSummary]:
     """Import the study of ``file`` into ``store``; answers already there stay as they are.
 
-    The study's reports use the imported answers, but measurements do not count them as their own.
-
     The store changes only if the whole file is valid and fits. Importing a second time does
     nothing. The study's definition is returned but not stored: the caller decides where
     definitions live.
 
     Args:
         name: name of the study in this store; None: the name in the file.
-        restore: stores the documents of experiments (`experiments.restore.restore`); None: they
-            are skipped.
-        adopt: whether measurements, of this study and others with the same calls, use its answers.
+        restore: stores the documents of experiments; None: they are skipped.
+        adopt: whether measurements use its answers, too; reports of the study always do.
 
     Raises:
         StoreError: the file is not such an archive, is damaged or newer, or contradicts the store

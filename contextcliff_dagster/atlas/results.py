@@ -97,9 +97,7 @@ if TYPE_CHECKING:
 class Pair(NamedTuple):
     """Two series of one model and task.
 
-    Attributes:
-        family: name of the family in the source's ``pairs``.
-        of: number of pairs in the family, for which the p-values of ``comparison`` are adjusted.
+    P-values of ``comparison`` are adjusted for the ``of`` pairs of its ``family`` in the source.
     """
 
     family: str
@@ -117,10 +115,7 @@ def pairs_of(
 ) -> Iterator[Pair]:
     """Yield the sources' pairs with enough answers, in order, family by family.
 
-    A verdict needs `LEAST_ANSWERS` answers and, for natural lengths, `LEAST_DOCUMENTS` documents.
-
-    Args:
-        results: series key -> result.
+    ``results``: series key -> result.
 
     Raises:
         ContextCliffError: a source names a condition that its table does not have.

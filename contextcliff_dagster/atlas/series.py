@@ -46,16 +46,10 @@ _NO_LENGTH = {"class", "tokens_task_average"}
 class Series:
     """The answers of one model to one task under one condition.
 
-    Attributes:
-        source: name of its source's file.
-        model, task, condition, unit: display names; ``condition`` is empty if there is only one.
-        natural: whether the documents have natural lengths.
-        chance: mean score of guessing.
-        records: the records to analyse, without prompts that were not read in full.
-        read_to: the longest length that was read in full (in ``unit``), if limited.
-        window: the model's window in ``unit``, if known.
-        notes: sentences on the answers that were left out.
-        few: why there is no verdict, or empty.
+    ``source`` is the name of its source's file; ``condition`` is empty if there is only one.
+    ``records``: those to analyse, without prompts that were not read in full. ``read_to``: the
+    longest length that was read in full, and ``window`` the model's, both in ``unit``. ``notes``:
+    sentences on the answers that were left out. ``few``: why there is no verdict, or empty.
     """
 
     source: str

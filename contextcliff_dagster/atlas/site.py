@@ -202,9 +202,6 @@ def write_site(
 ) -> Path:
     """Write all pages, index.html, index.md and atlas.json; return the path of index.html.
 
-    Args:
-        few: series with too few answers for a verdict.
-
     Raises:
         StoreError: the folder cannot be written.
     """

@@ -132,16 +132,13 @@ class Source(_Part):
         return series
 
     def model(self, name: str) -> str:
-        """Return a model's common name."""
         return self.aliases.get(name, name)
 
     def task(self, name: str) -> str:
-        """Return a task's display name."""
         name = name.partition(self.pool)[0] if self.pool else name
         return self.tasks.get(name, name)
 
     def words(self, condition: str) -> str:
-        """Return the words for a condition."""
         return self.conditions.get(condition, condition)
 
     def is_natural(self, task: str) -> bool:

@@ -1,9 +1,7 @@
 """Alert channels, and the sensor that reports failed runs.
 
-An alert about a declined model or a failed run goes to a webhook, a command, or both.
-
-Webhook addresses are secrets (many carry a token in the path): they are read from the environment,
-and messages and logs name only the host.
+An alert about a declined model or a failed run goes to a webhook, a command, or both. Webhook
+addresses are secrets (many carry a token in the path): messages and logs name only the host.
 """
 
 import json
@@ -249,7 +247,8 @@ def failed_runs_sensor(studies: Sequence[Study], *, alone: bool = False) -> dg.S
         if late:
             owing = tick.send(set())
         late = tick.failing | (late & tick.owed - tick.taken)
-        context.update_cursor(_written(min([now, *owing]), late))
+        since = min([now, *owing])
+        context.update_cursor(f"{since.isoformat()} {json.dumps(sorted(late))}")
         sent = len(tick.sent)
         return dg.SkipReason(f"{sent} failed {'run' if sent == 1 else 'runs'} reported.")
 
@@ -287,7 +286,7 @@ class _Tick:
                 _alarm(self.context.instance, run),
                 self.context.log.warning,
                 failing=untried,
-                told=_told(run) or (),
+                told=json.loads(run.tags.get(ALERTED_TAG, "[]")),
                 until=self.until,
             )
             self.failing |= untried - left_out
@@ -307,20 +306,6 @@ def _read(cursor: str) -> tuple[datetime, set[str]]:
     return datetime.fromisoformat(since), set(json.loads(names)) if names else set()
 
 
-def _written(since: datetime, failing: set[str]) -> str:
-    return f"{since.isoformat()} {json.dumps(sorted(failing))}" if failing else since.isoformat()
-
-
-def _told(run: dg.DagsterRun) -> list[str] | None:
-    """Return the channels that the run itself has alerted; None means all of them."""
-    if (value := run.tags.get(ALERTED_TAG)) is None:
-        return []
-    try:
-        return list(json.loads(value))
-    except (ValueError, TypeError):  # of a version that did not name them
-        return None
-
-
 def _failed_since(instance: dg.DagsterInstance, since: datetime) -> Iterator[dg.RunRecord]:
     """Yield runs that failed with no retries left and are not reported elsewhere, oldest first."""
     of = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], updated_after=since - _OVERLAP)
@@ -328,7 +313,7 @@ def _failed_since(instance: dg.DagsterInstance, since: datetime) -> Iterator[dg.
         run = record.dagster_run
         cause = run.tags.get("contextcliff/cause")
         in_process = run.remote_job_origin is None or cause == COMMAND_LINE
-        if not (is_retried(instance, run) or in_process or _told(run) is None):
+        if not (is_retried(instance, run) or in_process):
             yield record
 
 

@@ -19,8 +19,6 @@ from contextcliff_dagster.studies import Study
 
 RETRY_TAG = "dagster/retry_on_asset_or_op_failure"
 """The tag of a run that decides whether Dagster retries it after a failed step."""
-
-
 Compute = TypeVar("Compute", bound=Callable[..., Any])
 
 
@@ -142,7 +140,6 @@ def job_name(study: Study, experiment: Experiment) -> str:
 
 
 def documents_job_name(study: Study, experiment: Experiment) -> str:
-    """Return the name of the job that generates the documents of ``experiment``."""
     return f"{experiment.name.replace('-', '_')}_documents_{group(study)}"
 
 

@@ -2,8 +2,8 @@
 
 Dagster's default run launcher learns that a run's process has died only from its code server.
 If both die (with a container or machine), the run would count as started for ever: it would keep
-its place in the queue, and nobody would be alerted. A sensor ends such runs. Runs of other
-launchers (Docker, Kubernetes) are left to Dagster's run monitoring.
+its place in the queue, and nobody would be alerted. Runs of other launchers (Docker, Kubernetes)
+are left to Dagster's run monitoring.
 """
 
 import json

@@ -62,7 +62,6 @@ def skipped(outcomes: Iterable[CheckOutcome]) -> dict[str, str]:
 
 
 def audit_results(study: Study, audit: Mapping[str, Any]) -> list[dg.AssetCheckResult]:
-    """Return the results of the `AUDIT` checks."""
     starved, verdict = list(audit["starved_bins"]), str(audit["verdict"])
     outcomes = [
         CheckOutcome(
@@ -84,7 +83,6 @@ def audit_results(study: Study, audit: Mapping[str, Any]) -> list[dg.AssetCheckR
 
 
 def manifest_results(study: Study, claimed: str, actual: str) -> list[dg.AssetCheckResult]:
-    """Return the results of the `MANIFEST` checks."""
     same = claimed == actual
     why = f"SHA-256 {actual[:12]}" if same else f"claims {claimed[:12]}, is {actual[:12]}"
     outcome = CheckOutcome("manifest_hash", same, why, error=True, values={"sha256": actual})

@@ -14,12 +14,7 @@ from dagster_duckdb import DuckDBResource
 
 from contextcliff_dagster.contracts import Table
 from contextcliff_dagster.contracts.results import Cliffs, to_json
-from contextcliff_dagster.defs.asset_specs import (
-    FOLLOW_RECORDS,
-    asset_key,
-    key_prefix,
-    single_run,
-)
+from contextcliff_dagster.defs.asset_specs import FOLLOW_RECORDS, asset_key, key_prefix, single_run
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.ui.rendering import table
 from contextcliff_dagster.defs.ui.results import bins_of

@@ -96,7 +96,6 @@ def tagged_models(run_tags: Mapping[str, str], study: Study) -> Sequence[str]:
 
 
 def partition_key(experiment: Experiment, model: str, cell: str) -> dg.MultiPartitionKey:
-    """Return the partition key of one model's cell."""
     return dg.MultiPartitionKey({MODEL: slug(model), experiment.dimension: cell})
 
 

@@ -21,8 +21,6 @@ from contextcliff_dagster.inference.requests.call_plan import Failure, Outcome, 
 from contextcliff_dagster.inference.telemetry import RequestSpan, RunSummary, Trace
 
 _NAME = "contextcliff_dagster"
-
-
 _FINISH_REASONS = {"stop", "length", "content_filter", "tool_calls", "abort"}
 """Standard finish reasons; any other text comes from a server and is exported as "other"."""
 

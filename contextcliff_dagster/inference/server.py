@@ -122,7 +122,6 @@ class Reply:
         return {"index": 0, **content, "logprobs": None, "finish_reason": finish_reason}
 
     def _chunk(self, **more: Any) -> bytes:
-        """Return one server-sent event."""
         kind = "chat.completion.chunk" if self._chat else "text_completion"
         event = json.dumps({**self._head, "object": kind, **more}, ensure_ascii=False)
         return f"data: {event}\n\n".encode()
@@ -135,13 +134,11 @@ class Reply:
         return self._chunk(choices=[self._choice({"delta": delta}, None)])
 
     def piece(self, text: str, finish_reason: str | None) -> bytes:
-        """Return a chunk of text."""
         delta = {"content": text} if text else {}
         content = {"delta": delta} if self._chat else {"text": text}
         return self._chunk(choices=[self._choice(content, finish_reason)])
 
     def usage(self, usage: Usage) -> bytes:
-        """Return the chunk with the token counts."""
         return self._chunk(choices=[], usage=usage_dict(usage))
 
     def whole(self, answer: Answer) -> dict[str, Any]:
@@ -180,7 +177,6 @@ class RequestLog:
             ) from error
 
     def write(self, event: str, number: int, **more: str) -> None:
-        """Append one line."""
         line = {"at": utc_now(), "event": event, "number": number, **more}
         os.write(self._fd, (json.dumps(line) + "\n").encode())
         if event == "received":

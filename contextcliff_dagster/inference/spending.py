@@ -178,18 +178,12 @@ class Budget:
     ``usd_per_day`` is a limit for all studies of one ledger together, by the day in UTC on which a
     request begins.
 
-    The most that a call may cost is reserved in the ledger before it is sent and settled after it,
-    so that several processes share one budget, and a call whose process died stays charged.
-
-    A limit is never exceeded where the reservations cover the bill: an exact count of the
-    prompt, or `prompt_tokens_estimate`, and the whole output limit. A server that bills more
-    than that (its tokenizer makes far more of a text, or output beyond the limit) exceeds it at
-    most by the excess of the calls in flight when the limit was reached, concurrency x processes of
-    them, and by the excess of each attempt whose usage is unknown (cut streams, killed processes):
-    they are charged as reserved. An answer's own usage is charged, so that the next call knows: its
-    output up to the limit or, if more, what came; one that is more than ten times our own count, or
-    less than the text can have, is charged as reserved (`execution.checks`).
-    (Measured by ``benchmarks/budget_trials.py``.)
+    The most that a call may cost is reserved in the ledger before it is sent and settled after it
+    (`execution.checks.charge`), so that several processes share one budget, and a call whose
+    process died stays charged. A limit is never exceeded where the reservations cover the bill. A
+    server that bills more (its tokenizer makes far more of a text, or output goes beyond the limit)
+    exceeds it at most by the excess of the calls in flight when the limit was reached, and of
+    attempts whose usage is unknown (measured by ``benchmarks/budget_trials.py``).
 
     Raises:
         BudgetError: a limit is negative or NaN (which nothing would exceed).

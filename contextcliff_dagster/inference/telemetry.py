@@ -28,7 +28,6 @@ class LoopLag:
 
     @asynccontextmanager
     async def sampled(self) -> AsyncIterator[None]:
-        """Take samples while the body runs."""
         task = asyncio.create_task(self._sample())
         try:
             yield
@@ -177,7 +176,6 @@ class RunSummary:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields, JSON-ready."""
         return asdict(self)
 
 

@@ -1,13 +1,10 @@
 """Weights on this machine: their location, their hashes, and the contents of a GGUF header.
 
-A GGUF header holds architecture, trained window and quantisation. Format:
-https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (versions 2 and 3, little-endian). Only
-scalars are kept; the vocabulary's arrays are skipped.
+Format of a GGUF header: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (versions 2 and
+3, little-endian). Only scalars are kept; the vocabulary's arrays are skipped.
 
 A relative path in models.yaml starts at that file's folder. A bare name is also looked up where
 `make local-model` puts models: ``data/models`` of the checkout, or ``models`` in the store.
-
-`trained_tokens` returns the length to which a model's weights were trained.
 """
 
 from __future__ import annotations

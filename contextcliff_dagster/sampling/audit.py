@@ -72,13 +72,8 @@ class DistributionAudit:
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """The study's requirements for the corpus.
-
-    Args:
-        starved_below: minimum number of distinct documents in a bin.
-        target: shortest and longest length, in tokens, that the study is about.
-        window_tokens: the smallest window of the study's models.
-    """
+    """The study's requirements: the fewest documents of a bin, the lengths that it is about, and
+    the smallest window of its models, in tokens."""
 
     starved_below: int
     target: tuple[int, int] | None = None
@@ -96,13 +91,9 @@ def audit_lengths(
 ) -> DistributionAudit:
     """Audit a corpus's lengths.
 
-    Args:
-        length_map: table ``length_map``.
-        examples: ``document_id`` and ``question`` of table ``examples``, in batches, to find
-            duplicates (None: do not search).
-        bins: bins as cut, before starved ones are merged (``sampling.bins.cut_bins``).
-        manufactured: tasks whose documents' lengths were manufactured, and how.
-        cautions: the corpus's own warnings for every reader, as clauses.
+    ``examples``: rows in which duplicates are looked for. ``bins``: as cut, before starved ones
+    are merged. ``manufactured``: tasks whose documents' lengths were manufactured, and how.
+    ``cautions``: the corpus's own warnings for every reader, as clauses.
     """
     import numpy as np
 

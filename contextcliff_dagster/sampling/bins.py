@@ -37,16 +37,9 @@ def make_bins(
     """Return the bins of :func:`cut_bins`, with starved ones refused or merged.
 
     Merging starts with the emptiest starved bin (on ties the longest, because tails are sparse) and
-    joins it to the neighbour with fewer documents (on ties the shorter), until none is starved.
-
-    Args:
-        lengths_by_example: tokens of each example's document, one per example.
-        document_ids: the document of each example, parallel to the lengths; names or, to save
-            memory, one number per document.
-
-    Returns:
-        ``spec.count`` bins ``b00``, ``b01``, ... in order of length. A merged bin keeps its key and
-        range, has ``n == 0`` and names in ``merged_into`` the bin whose range now covers it.
+    joins it to the neighbour with fewer documents (on ties the shorter), until none is starved. A
+    merged bin keeps its key and range, has ``n == 0`` and names in ``merged_into`` the bin whose
+    range now covers it. ``document_ids`` are names or, to save memory, one number per document.
 
     Raises:
         CorpusError: no examples, a starved bin that the study refuses, or too few documents.

@@ -168,10 +168,8 @@ class SampleSpec:
 def draw_sample(length_map: pa.Table, bins: Sequence[LengthBin], spec: SampleSpec) -> pa.Table:
     """Draw ``spec.samples_per_bin`` examples from each active bin, in order of (bin, rank).
 
-    A bin with fewer examples contributes all of them.
-
-    Returns:
-        The columns of ``length_map``, ``bin`` (key) and ``rank`` (0, 1, ... in each bin).
+    A bin with fewer examples contributes all of them. Returns the columns of ``length_map``,
+    ``bin`` (key) and ``rank`` (0, 1, ... in each bin).
 
     Raises:
         CorpusError: a document of at least ``spec.min_tokens`` lies outside the bins, or no

@@ -265,19 +265,13 @@ def stored_sha256(directory: Path) -> str:
         return str(head["sha256"])
 
 
-def load_examples(directory: Path) -> pa.Table:
-    """Load the examples of the manifest in ``directory`` without reading its documents; errors are
-    those of `load_manifest`."""
-    with _damage_reported(directory):
-        return _examples(directory, _proven_head(directory))
-
-
 _NAMES_DOCUMENTS = ("folder", "file", "python-source")
 """Kinds of corpus whose `source` is the document's name; others name the data set."""
 
 
 def load_named_examples(directory: Path) -> pa.Table:
-    """Load the examples with a column `document`, the document's name; see `load_examples`."""
+    """Load the examples with a column `document`, the document's name; errors are those of
+    `load_manifest`. Its documents are not read."""
     import pyarrow as pa
 
     with _damage_reported(directory):

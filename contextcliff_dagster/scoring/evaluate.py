@@ -53,15 +53,10 @@ Row = Mapping[str, Any]
 class Truncation:
     """Silent truncation of one model's prompts.
 
-    Attributes:
-        model: its name.
-        calls: calls that the server answered.
-        marked: answered calls that are tagged ``invalid_truncated``.
-        at_ceiling: further calls whose prompts were all reported as ``ceiling_tokens`` tokens.
-        ceiling_tokens: the number of tokens at the ceiling; None if there is no ceiling.
-        from_tokens: length of the shortest document that was cut; None if none was.
-        without_usage: answers for which the server reported no prompt tokens.
-        without_own_count: answers with prompt tokens from the server, but no count of our own.
+    ``calls``: those that the server answered; ``marked``: those tagged ``invalid_truncated``;
+    ``at_ceiling``: further ones whose prompts were all reported as ``ceiling_tokens`` tokens;
+    ``from_tokens``: length of the shortest document that was cut; ``without_usage``,
+    ``without_own_count``: answers that lack the server's count, or only ours.
     """
 
     model: str
@@ -179,17 +174,9 @@ _CATEGORIES = ("kind", "domain", "source")
 class ScoringRules:
     """How answers are scored, by the study and its recipe.
 
-    Args:
-        primary: the score that becomes `score`.
-        scorer: `auto`, `typed`, `text`, `numeric`, `choice`, `structured`, or an entry point (see
-            `scorers`).
-        output_schema: the recipe's JSON Schema for answers, if any.
-        max_output_tokens: the recipe's limit: if a server gives no finish reason, an output of
-            that many tokens counts as cut.
-        answer_prefix: the beginning of the reply that the recipe gave (it may contain
-            ``{question}``); removed if a server repeats it.
-        labels: for `typed`, the small set that all accepted answers belong to; empty: none.
-        thought_tags: further names of tags around the model's thoughts.
+    ``scorer``: see `scorers`. ``max_output_tokens``: if a server gives no finish reason, an output
+    of that many tokens counts as cut. ``answer_prefix`` is removed if a server repeats it.
+    ``labels``: for `typed`, the small set that all accepted answers belong to.
     """
 
     primary: PrimaryScore = "em"

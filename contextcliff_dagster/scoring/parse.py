@@ -120,14 +120,14 @@ def canonical_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
-def load_json(text: str) -> Any:
-    """Parse `text` as JSON. Raises ValueError if it is not JSON (NaN is not)."""
+def load_json(text: str | bytes, **hooks: Any) -> Any:
+    """Parse `text` as JSON with the hooks of `json.loads`. Raises ValueError for NaN, too."""
 
     def no_constant(name: str) -> None:
         raise ValueError(f"{name} is not JSON")
 
     try:
-        return json.loads(text, parse_constant=no_constant)
+        return json.loads(text, parse_constant=no_constant, **hooks)
     except RecursionError:
         raise ValueError("nested too deep") from None
 

@@ -205,7 +205,6 @@ _RULES: dict[str, _Rule] = {
     "said": _said,
 }
 
-
 ENTRY_POINT_GROUP = "contextcliff.scorers"
 RELATIVE_TOLERANCE = Decimal("1e-9")
 """Numbers count as equal if they differ by at most this fraction of the accepted number; whole
@@ -217,8 +216,6 @@ _OPTIONS = "ABCDEFGH"
 """Option letters; for longer lists, only the accepted letter is added, because "I" is a pronoun."""
 _SOME_OF_SEVERAL = 0.25
 AUTO, TYPED = "auto", "typed"
-
-
 Scorer = Callable[[ParsedAnswer, Sequence[str]], Scores]
 
 

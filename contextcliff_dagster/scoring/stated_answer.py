@@ -28,11 +28,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from contextcliff_dagster.scoring.normalize import fold_forms, word_count
 from contextcliff_dagster.scoring.parse import load_json
-from contextcliff_dagster.scoring.quantities import (
-    Day,
-    Quantity,
-    days,
-)
+from contextcliff_dagster.scoring.quantities import Day, Quantity, days
 
 NEAR = 200
 """Characters around a value that are searched, so that time stays linear in the reply's length."""
@@ -385,7 +381,9 @@ def _stated(text: str, question: str) -> str:
     sentences = [sentence for sentence in _sentences(text) if re.search(r"\w", sentence)]
     if not sentences:
         return text
-    told = [one for one in sentences if not (_FIELD.match(one) and _is_aside(one))]
+    told = [
+        one for one in sentences if not (_FIELD.match(one) and _ASIDE.search(one.split(":")[0]))
+    ]
     fields = [field for sentence in told if (field := _FIELD.match(sentence))]
     last = fields[0] if len(fields) == 1 and fields[0].string == told[-1] else None
     if (
@@ -481,10 +479,6 @@ def _sentences(text: str) -> Iterator[str]:
                 continue
         for sentence in _SENTENCE_END.split(_BULLET.sub("", line)):
             yield sentence.strip()
-
-
-def _is_aside(line: str) -> bool:
-    return _ASIDE.search(line.split(":")[0]) is not None
 
 
 def _bare_item(line: str) -> bool:

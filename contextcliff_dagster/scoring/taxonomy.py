@@ -3,7 +3,8 @@
 - `empty`: nothing but white space, punctuation, end markers and closed reasoning; or JSON with only
 that as its answer.
 - `schema_violation`: the recipe asks for a schema; the output is not JSON or does not fit it.
-- `refusal`: a refusing phrase (or the serving's content filter), not quoted from the document.
+- `refusal`: a refusing phrase (English, Chinese, Japanese, Korean or Thai; or the serving's content
+  filter), not quoted from the document.
 - `incompleteness`: cut by the length limit, ends in mid-sentence or mid-reasoning, or only begins
   an accepted answer.
 - `instruction_drift`: answers in another form. It holds an accepted answer inside other words; or
@@ -12,14 +13,8 @@ that as its answer.
 - `wrong_evidence`: the answer is in the document, word for word or by all its numbers and names.
 - `hallucination`: anything else; the document does not say it.
 
-The rules for `schema_violation`, `refusal` and `instruction_drift` are the project's blueprint made
-exact: its "nouns from the query" are the question's content words (numbers, and words of three
-letters and more that are no function words), and only sentences are asked for them, since a short
-right answer need not repeat the question. In scripts without spaces two characters count as a word.
-
-Phrases by which a model declines to answer: English, Chinese, Japanese, Korean, Thai.
-
-A refusal in another language falls through to a later tag of the taxonomy.
+Content words are numbers, and words of three letters and more that are no function words. In
+scripts without spaces two characters count as a word.
 """
 
 from __future__ import annotations

@@ -63,10 +63,8 @@ def check_sections(
     """Validate a study in which every key outside ``own`` is an experiment's section.
 
     All errors are reported at once, as in pydantic. An empty section is dropped, because it does
-    not change the study.
-
-    Args:
-        needs: keys that a study must have unless all its experiments generate their own documents.
+    not change the study. ``needs``: keys that a study must have unless all its experiments generate
+    their own documents.
 
     Raises:
         ValidationError: a key is unknown or malformed, or one of ``needs`` is missing.

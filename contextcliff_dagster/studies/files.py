@@ -95,10 +95,8 @@ class BrokenStudy:
 def load_studies() -> dict[str, Study]:
     """Load all studies by name, sorted; a user's study replaces the shipped one of the same name.
 
-    Malformed files are omitted; :func:`read_studies` returns them, too.
-
-    Raises:
-        StudyError: ``CONTEXTCLIFF_STUDIES`` is not a folder.
+    Malformed files are omitted; :func:`read_studies` returns them, too. Raises StudyError if
+    ``CONTEXTCLIFF_STUDIES`` is not a folder.
     """
     return read_studies()[0]
 
@@ -107,9 +105,7 @@ def known_study(name: str) -> Study | None:
     """Return the study named ``name``; None if there is none or its file is malformed.
 
     No other study's file is loaded, because some load packages that this study does not need.
-
-    Raises:
-        StudyError: ``CONTEXTCLIFF_STUDIES`` is not a folder.
+    Raises like :func:`load_studies`.
     """
     return read_studies(named=name)[0].get(name)
 
@@ -216,11 +212,7 @@ def measures(study: Study, recipe_hash: str | None = None) -> dict[str, Any]:
 
 
 def require_study_name(name: str) -> None:
-    """Raise StudyError if a study name is invalid; names are used as paths.
-
-    Raises:
-        StudyError: it is not a valid name.
-    """
+    """Raise StudyError if a study name is invalid; names are used as paths."""
     if not re.fullmatch(STUDY_NAME, name):
         raise StudyError(
             f"{name!r} is not a valid study name: use up to {NAME_CHARS} lowercase letters, digits "
@@ -298,7 +290,6 @@ def bring_back(store: Store, study: str) -> None:
 
 
 def is_retired(store: Store, study: str) -> bool:
-    """Return whether ``study`` is retired in ``store``."""
     return (store.study_dir(study) / _NOTE).is_file()
 
 

@@ -51,12 +51,8 @@ if TYPE_CHECKING:
     from contextcliff_dagster.sampling.draw_manifest import SampleSpec
 
 _LENGTH_PROFILE_KEYS = ("bins", "target", "targeted", "latency", "regression", "sentinel", "track")
-
-
 PROMPT_FILES = ("template", "system", "instructions")
 """Keys of `prompt` whose values are file names."""
-
-
 _MOST_NAMED = 8
 _SERVER, _TRACKER = "server ", "tracker "
 
@@ -562,8 +558,7 @@ class Study(Section):
 
     def manifest_spec_hash(self) -> str:
         """Return the SHA-256 (hex) of everything the manifest depends on except corpus bytes and
-        sample size, because samples are nested: a manifest drawn for 20 per bin also serves 5.
-        """
+        sample size, because samples are nested: a manifest drawn for 20 per bin also serves 5."""
         drawn_by = {"seed", "questions_per_document", "min_tokens"}
         spec = {
             # Paths as written, not resolved: moving study and data together changes nothing.
@@ -636,11 +631,7 @@ class Study(Section):
 
 
 def require_length_profile(study: Study) -> None:
-    """Raise for a study whose experiments all generate their own documents.
-
-    Raises:
-        StudyError: it has no corpus.
-    """
+    """Raise StudyError for a study without a corpus."""
     if not study.has_corpus:
         raise StudyError(
             f"Study {study.name!r} names no corpus, so it has no length profile, which this needs; "
@@ -650,11 +641,8 @@ def require_length_profile(study: Study) -> None:
 
 
 def read_by_all(study: Study) -> Study:
-    """Return ``study``; raise if it has no length profile but sets keys only a profile uses.
-
-    Raises:
-        ValueError: one of them differs from its default.
-    """
+    """Return ``study``; raise ValueError if it has no length profile but sets keys only a profile
+    uses."""
     fields = type(study).model_fields
     extra = [key for key in _LENGTH_PROFILE_KEYS if getattr(study, key) != fields[key].default]
     if extra and not study.has_corpus:

@@ -40,6 +40,7 @@ NOT_RUN = {
     "cli/commands/test_baseline.py",
     "analyze results/my-model.jsonl --documents longbench_v2/data.json": "needs LongBench's file; "
     "test_analyze_logs.py runs it on rows of its own",
+    "analyze results/my-model/synthetic": "needs RULER's files; test_row_formats.py has such",
     "analyze qa1_*.csv --pool": "needs BABILong's files; test_analyze_logs.py has such",
     "analyze output/kilt_nq_*.json --pool --metric substring_exact_match": "needs HELMET's files; "
     "test_analyze_logs.py has such",

@@ -32,7 +32,6 @@ from contextcliff_dagster.sampling.draw_manifest import SampleSpec, draw_manifes
 from contextcliff_dagster.sampling.length_map import build_length_map, read_length_map
 from contextcliff_dagster.sampling.manifest import (
     Manifest,
-    load_examples,
     load_manifest,
     save_manifest,
     stored_sha256,
@@ -164,7 +163,6 @@ def test_a_manifest_of_an_earlier_version_is_the_same_sample(tmp_path: Path) -> 
     loaded = load_manifest(tmp_path / "m")
     assert loaded.sha256 == drawn.sha256 == stored_sha256(tmp_path / "m")
     assert loaded.examples.equals(drawn.examples)
-    assert load_examples(tmp_path / "m").equals(drawn.examples)
     assert [loaded.planned(b.bin, 2) for b in loaded.bins] == [
         drawn.planned(b.bin, 2) for b in drawn.bins
     ]

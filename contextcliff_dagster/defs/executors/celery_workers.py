@@ -101,7 +101,8 @@ class WatchedTask:
             elif self._unknown_since is None:
                 self._unknown_since = began
             self._next_look = time.monotonic() + LOOK_EVERY_S
-        return self._is_lost()
+        since = self._unknown_since
+        return since is not None and time.monotonic() - since >= LOST_AFTER_S
 
     def get(self) -> list[str]:
         """Return the step's serialized events, or raise the task's exception."""
@@ -119,10 +120,6 @@ class WatchedTask:
     def revoke(self) -> None:
         """Revoke the task, and end the process that runs it."""
         self._result.revoke(terminate=True)
-
-    def _is_lost(self) -> bool:
-        since = self._unknown_since
-        return since is not None and time.monotonic() - since >= LOST_AFTER_S
 
     def _is_known(self) -> bool:
         """Return whether the task is at a worker or queued; True if that cannot be determined."""

@@ -39,7 +39,6 @@ from contextcliff_dagster.defs.dagster_internals import (
 )
 from contextcliff_dagster.defs.partitions import MODEL, cells_by_model, tagged_partitions
 from contextcliff_dagster.defs.resources import StoreResource
-from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.measurement import models_left
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import asked_experiments
@@ -265,9 +264,8 @@ def _why(code: int, sentences: list[str]) -> str:
 def gpus_left(key: str, step_tags: Mapping[str, str], run: dg.DagsterRun) -> Gpus:
     """Return `gpus_of_step`, counting only models of step ``key`` with calls left in this run.
 
-    Finished models need no devices. This is checked before the step's process starts, which would
-    otherwise wait for devices that it never uses. A step that still finds a call left leases
-    devices itself.
+    It is checked before the step's process starts, which would otherwise wait for devices that it
+    never uses.
 
     Raises:
         ValueError: the tag does not have the form of :data:`GPUS_TAG`.
@@ -286,7 +284,12 @@ def _left(study: Study, key: str, run: dg.DagsterRun) -> list[str] | None:
     """Return the partition keys of models with calls left; None if the run does not reveal them."""
     run_config: Any = run.run_config
     root = run_config.get("resources", {}).get("store", {}).get("config", {}).get("root", "")
-    experiment = _experiment_of(study, key)
+    asked = {
+        f"{group(study)}__{name}": experiment
+        for experiment in asked_experiments(study)
+        for name in experiment.asset_names("predictions")
+    }
+    experiment = asked.get(key)
     if experiment is None or not isinstance(root, str):  # the environment names the store
         return None
     partitions = tagged_partitions(run.tags, study, experiment)
@@ -302,20 +305,9 @@ def _left(study: Study, key: str, run: dg.DagsterRun) -> list[str] | None:
     return [slug(model) for model in left]
 
 
-def _experiment_of(study: Study, key: str) -> Experiment | None:
-    """Return the experiment whose predictions the step ``key`` measures, or None."""
-    for experiment in asked_experiments(study):
-        if key in {f"{group(study)}__{name}" for name in experiment.asset_names("predictions")}:
-            return experiment
-    return None
-
-
 CONFIG_VARIABLE = "CONTEXTCLIFF_EXECUTOR_CONFIG"
-
-
 DEFAULT_EXECUTOR = "in_process"
 """Default, because a study is a chain without parallel steps, and processes cost seconds each."""
-
 
 _EXECUTORS = {
     "in_process": ("dagster", "in_process_executor"),

@@ -28,13 +28,8 @@ def read_answers(
     question in adjacent rows.
 
     Answered calls that are not scored yet are included, without a score. Questions and accepted
-    answers are null if the sample is gone; pruned answers are null.
-
-    Args:
-        run: the campaign.
-        models: include only these models; models without an answer are left out.
-        bins: include only these cells.
-        experiment: the experiment; None means the length profile.
+    answers are null if the sample is gone; pruned answers are null. ``models``, ``bins``: only
+    these. ``experiment``: None means the length profile.
 
     Raises:
         StoreError: a table or the manifest is damaged.

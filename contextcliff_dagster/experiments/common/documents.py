@@ -51,8 +51,7 @@ def write_list(
 ) -> str:
     """Write the document list if missing; return its SHA-256.
 
-    ``made_by``: hash of everything that determines the documents. ``sources``: source files of the
-    documents, if files determine them.
+    ``sources``: source files of the documents, if files determine them.
 
     Raises:
         StoreError: the list cannot be written.

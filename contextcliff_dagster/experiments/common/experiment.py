@@ -260,10 +260,7 @@ class Experiment(ABC):
 
     def check_records(self, run: StudyRun, records: pa.Table) -> Sequence[CheckOutcome]:
         """Return the outcomes of the `checks` with ``of="records"``, by default `RECORD_CHECKS`."""
-        from contextcliff_dagster.experiments.common.records import (
-            RECORD_CHECKS,
-            check_records,
-        )
+        from contextcliff_dagster.experiments.common.records import RECORD_CHECKS, check_records
 
         return check_records(run.study, records) if {*RECORD_CHECKS} <= {*self.checks} else ()
 

@@ -19,10 +19,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.contracts import (
-    StoreError,
-    StudyError,
-)
+from contextcliff_dagster.contracts import StoreError, StudyError
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
 from contextcliff_dagster.inference.execution.measure import RunControl, finished, measure
@@ -338,8 +335,6 @@ def _calls(
 
 
 _LOOKED_AT = ("call_key", "no_answer", "extra")
-
-
 PAY_AGAIN = "CONTEXTCLIFF_PAY_AGAIN"
 """Environment variable: set to 1 to continue without answers that the ledger has lost."""
 
@@ -387,13 +382,12 @@ def is_own(study: str, store: Store, ledger: Ledger) -> bool:
 
 
 def require_known_answers(run: StudyRun, experiment: Experiment, models: Iterable[str]) -> None:
-    """Raise StoreError while the store has answers that the ledger has lost.
+    """Refuse to go on while the store has answers of ``models`` that the ledger has lost.
 
     Checks the campaign of ``run`` and campaigns unknown to the ledger.
 
     Raises:
-        StoreError: it has lost answers of one of ``models``, and ``CONTEXTCLIFF_PAY_AGAIN`` is
-            not 1.
+        StoreError: it has, and ``CONTEXTCLIFF_PAY_AGAIN`` is not 1.
     """
     study = run.study.name
     names = {slug(c.name) for c in list_campaigns(run.ledger, study)} - {slug(run.campaign)}

@@ -236,7 +236,6 @@ def scoring_rules(study: Study, recipe: Recipe) -> ScoringRules:
 
 
 def examples_of(source: Source, cells: tuple[str, ...]) -> dict[str, Example]:
-    """Return the examples of a source by id."""
     return {
         sample.example.example_id: sample.example
         for cell in cells

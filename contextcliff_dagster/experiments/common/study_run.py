@@ -11,10 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from contextcliff_dagster.contracts import (
-    StudyError,
-    Table,
-)
+from contextcliff_dagster.contracts import StudyError, Table
 from contextcliff_dagster.store import Store, read_table, slug
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.study import study_used
@@ -29,8 +26,6 @@ if TYPE_CHECKING:
 
 
 Made = TypeVar("Made")
-
-
 TICK_NAME = "%Y-%m-%dT%H%M"
 """Format of the names of scheduled campaigns: the schedule's tick in UTC."""
 

@@ -10,29 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
-
-from contextcliff_dagster.analysis.records import AnalysisSettings
-from contextcliff_dagster.analysis.statistics.intervals import document_interval
-from contextcliff_dagster.contracts import (
-    ANSWER_IN,
-    UNSCORED_TAGS,
-    LengthBin,
-    StudyError,
-    Verdict,
-)
+from contextcliff_dagster.contracts import ANSWER_IN, UNSCORED_TAGS, LengthBin, StudyError, Verdict
 from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.contracts.results.comparison import UNPRESSED, KvPolicy
 from contextcliff_dagster.contracts.results.json_form import BinMean, BinResult
-from contextcliff_dagster.experiments.common.answers import read_answers
 from contextcliff_dagster.experiments.common.documents import notes_on_files
-from contextcliff_dagster.experiments.common.experiment import (
-    Experiment,
-)
-from contextcliff_dagster.experiments.common.measurement import (
-    EVERYTHING,
-)
+from contextcliff_dagster.experiments.common.experiment import Experiment
+from contextcliff_dagster.experiments.common.measurement import EVERYTHING
 from contextcliff_dagster.experiments.common.records import read_records, record_rows
 from contextcliff_dagster.experiments.common.study_run import (
     StudyRun,
@@ -78,7 +62,10 @@ from contextcliff_dagster.scoring.evaluate import COLUMNS, truncations, unchecke
 from contextcliff_dagster.store import write_result
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from contextcliff_dagster.analysis.bin_statistics import ModelProfile
+    from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.reporting.html.payload import Evidence
     from contextcliff_dagster.reporting.report_files import ReportFiles
 
@@ -94,6 +81,8 @@ def floor_sections(
 
     Without ``with_answers``, they give the command that shows the answers.
     """
+    from contextcliff_dagster.experiments.common.answers import read_answers
+
     secrets = secrets_of(os.environ)
 
     def shown(text: str | None) -> str:
@@ -133,6 +122,10 @@ def other_scores(
     ``records``: EVAL_RECORDS of one model. Covers the `SCORES` in them except ``primary``. Bins are
     by length, and replicates are averaged.
     """
+    import numpy as np
+
+    from contextcliff_dagster.analysis.statistics.intervals import document_interval
+
     by_score = {}
     starts = [b.edge_low for b in bins]
     for place, name in enumerate(SCORES):
@@ -276,6 +269,7 @@ def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFi
 
 def _evidence(run: StudyRun, cliffs: Sequence[Cliffs], records: pd.DataFrame) -> Evidence:
     """Return other scores of each bin, and the answers if the run shows them."""
+    from contextcliff_dagster.experiments.common.answers import read_answers
     from contextcliff_dagster.reporting.html.payload import Evidence
 
     settings, models = run.study.analysis_settings(), [result.model for result in cliffs]
@@ -323,27 +317,18 @@ def _only(column: pd.Series) -> str | None:
 
 LEAST_OF_EACH = 30
 """Least number of answers per server to show the scores of two servers separately."""
-
-
 _MOST_WORDS = 300
-
 
 _IN_THOUGHTS = (
     "The server sends the answers as thoughts (`reasoning_content`) and leaves their own place "
     "empty: they are taken from there."
 )
 
-
 _NOUNS = dict(zip(WHO_ANSWERED, ("model", "provider", "system fingerprint"), strict=True))
 
 
 def mixtures(own: pd.DataFrame, bins: Sequence[LengthBin]) -> dict[str, str]:
-    """Return a sentence for each of `WHO_ANSWERED` with several different values.
-
-    Args:
-        own: rows of one model with the ``EVAL_RECORDS`` columns ``extra``, ``bin`` and ``score``.
-        bins: bins of the sample, in order of length.
-    """
+    """Return a sentence for each of `WHO_ANSWERED` that varies in a model's ``own`` records."""
     extras = _extras(own)
     sentences = {
         name: _mixture(own, noun, extras[name].dropna(), bins)
@@ -354,11 +339,7 @@ def mixtures(own: pd.DataFrame, bins: Sequence[LengthBin]) -> dict[str, str]:
 
 
 def serving_notes(own: pd.DataFrame) -> list[str]:
-    """Return further notes on a model's server, from its records.
-
-    Args:
-        own: as above, with ``finish_reason``, ``failure``, ``error`` and ``length_tokens``.
-    """
+    """Return further notes on a model's server, from its ``own`` records."""
     extras = _extras(own)
     in_thoughts = ANSWER_IN in extras and extras[ANSWER_IN].eq("thoughts").any()
     notes = [_IN_THOUGHTS] if in_thoughts else []
@@ -377,6 +358,8 @@ def serving_notes(own: pd.DataFrame) -> list[str]:
 
 
 def _extras(own: pd.DataFrame) -> pd.DataFrame:
+    import pandas as pd
+
     told = own["extra"].dropna()
     return pd.DataFrame([json.loads(extra) for extra in told], index=told.index)
 

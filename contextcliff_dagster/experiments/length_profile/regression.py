@@ -66,15 +66,10 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Regression:
-    """A comparison of a campaign with the baseline.
+    """A comparison of a campaign with the baseline, by model.
 
-    Attributes:
-        shrinks: model -> result of the test.
-        unjudged: model -> why there is no result.
-        changes: model -> fields of its serving identity that differ, ``field: before -> now``;
-            models without a known identity in both campaigns are missing.
-        dismissed: dismissal of the alarm, if any.
-        sentence: the comparison in sentences.
+    ``shrinks``: results of the test; ``unjudged``: why there is none; ``changes``: fields of its
+    serving identity that differ, ``field: before -> now``, where both campaigns have one.
     """
 
     baseline: str | None

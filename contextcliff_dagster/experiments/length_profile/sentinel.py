@@ -67,12 +67,9 @@ def run_sentinel(
 ) -> Regression:
     """Ask each model with a cap some examples of that length, and test for lost answers.
 
-    Args:
-        control: its deadline defaults to the study's; ``on_progress`` replaces its callback.
-        per_bin: examples of the bin that contains the cap; None uses the study's number, or 20,
-            but never more than it samples.
-        campaign: an interrupted sentinel to continue; None begins a new one.
-        on_progress: called with the model's name while its calls run.
+    ``control``'s deadline defaults to the study's. ``per_bin``: examples of the bin that contains
+    the cap; None uses the study's number, but never more than it samples. ``campaign``: an
+    interrupted sentinel to continue; None begins a new one. ``on_progress`` also gets the model.
 
     Raises:
         StudyError: no baseline is pinned, none of its models has a cap, or ``campaign`` is not a
@@ -80,10 +77,7 @@ def run_sentinel(
         ContextCliffError: a measurement failed; existing answers are kept.
     """
     from contextcliff_dagster.analysis.contrast import pair_records
-    from contextcliff_dagster.analysis.regression import (
-        RegressionSettings,
-        find_sentinel_shrink,
-    )
+    from contextcliff_dagster.analysis.regression import RegressionSettings, find_sentinel_shrink
 
     if campaign is not None and not campaign.startswith(SENTINEL):
         raise StudyError(f"Sentinel campaign {campaign!r} must have a name like {SENTINEL}NAME.")

@@ -1,8 +1,7 @@
 """A study's design for simulation, from its sample and records if they exist.
 
-Its error rates are stored next to the study, and its report quotes them while they are valid.
-
-`<study>/calibration.json` is valid for the simulated sample, tolerance, confidence and code.
+Its error rates are kept in ``<study>/calibration.json``; the study's report quotes them while they
+are valid: for the simulated sample, tolerance, confidence and code.
 """
 
 from __future__ import annotations

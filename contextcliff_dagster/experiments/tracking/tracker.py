@@ -1,7 +1,4 @@
-"""Log a campaign's report to the study's tracker, reusing the existing run of each model.
-
-A run holds parameters, metrics, the curve, the verdict and files.
-"""
+"""Log a campaign's report to the study's tracker, reusing the existing run of each model."""
 
 from __future__ import annotations
 
@@ -250,7 +247,7 @@ def _folder(store: Store, name: str) -> Path:
 
 def _process(kind: str, request: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], str | None]:
     """Return the script's reports on each model, and why it ended early, or None."""
-    script = PACKAGE / "experiments" / "tracking" / f"{kind}_process.py"
+    script = PACKAGE / "experiments" / "tracking" / "tracker_process.py"
     python = os.environ.get(PYTHON) or sys.executable
     environment = {**_QUIET, **os.environ}
     if (uri := request.get("tracking_uri") or "").startswith("sqlite:///"):
@@ -258,7 +255,7 @@ def _process(kind: str, request: dict[str, Any]) -> tuple[dict[str, dict[str, An
     pipe = subprocess.PIPE
     try:
         process = subprocess.Popen(
-            [python, "-P", str(script)], stdin=pipe, stdout=pipe, stderr=pipe, text=True,
+            [python, "-P", str(script), kind], stdin=pipe, stdout=pipe, stderr=pipe, text=True,
             encoding="utf-8", errors="replace", env=environment, start_new_session=True,
         )  # fmt: skip
     except OSError as error:

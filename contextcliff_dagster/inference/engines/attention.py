@@ -1,14 +1,12 @@
 """Attention of a prompt's last token, and the memory and time that a whole KV cache takes.
 
-The memory and times of a whole KV cache follow from the model's shape and the times of an answer's
-pieces, for engines that do not compress it. Their entries in `results.extra` are named like those
-of engine `kvpress`, so that caches of all types can be compared.
+The cache's figures follow from the model's shape and the times of an answer's pieces, for engines
+that do not compress it. Their entries in `results.extra` are named like those of engine `kvpress`.
 
 Attention is summarised by layer and head as entropy and shares. The entropy of attention weights
 follows Zhai et al. 2023 ("Stabilizing Transformer Training by Preventing Attention Entropy
 Collapse"), here divided by its largest value, log(tokens). The first tokens are counted separately
 because heads with nothing to look for rest on them (attention sinks, Xiao et al. 2024).
-`read_prompt` reads a prompt with transformers so that its last token's attention is visible.
 """
 
 from __future__ import annotations

@@ -381,7 +381,6 @@ class EngineSession:
 
     @property
     def identity(self) -> Identity:
-        """The serving identity."""
         return self.engine.identity()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:

@@ -1,7 +1,6 @@
 """An engine for any GGUF model, run in this process by llama.cpp through ``xllamacpp``.
 
-Settings of models.yaml for the KV cache and RoPE are translated into llama.cpp's. Its native HTTP
-server listens on the loopback while the engine runs, and we call it like any other
+Its native HTTP server listens on the loopback while the engine runs, and we call it like any other
 OpenAI-compatible endpoint: this gives real streaming, its own token counts, and calls that stop
 when cancelled, which the library's direct calls do not offer. The server's threads need no Python
 lock, so the event loop stays free and the time to the first token is the model's.
@@ -30,6 +29,7 @@ from contextcliff_dagster.inference.engines.base import (
 )
 from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
 from contextcliff_dagster.inference.engines.openai.server_detection import Dialect
+from contextcliff_dagster.inference.engines.transformers import window_of
 from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry, Quirks
 from contextcliff_dagster.inference.requests.recipe import Prompt
@@ -39,7 +39,6 @@ from contextcliff_dagster.inference.weights import (
     gguf_parts,
     gguf_sha256,
     installed_version,
-    trained_window,
 )
 
 KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
@@ -72,9 +71,7 @@ def kv_types(entry: ModelEntry) -> tuple[str, str]:
 def rope_settings(entry: ModelEntry) -> dict[str, str | int | float]:
     """Return llama.cpp's RoPE parameters; empty if the GGUF's own RoPE is used.
 
-    ``rope_scaling`` has the keys of Hugging Face configurations: ``rope_type`` (default, linear,
-    yarn), ``factor``, ``rope_theta``, ``original_max_position_embeddings``, ``attention_factor``,
-    ``beta_fast``, ``beta_slow``.
+    ``rope_scaling`` has the keys of Hugging Face configurations.
 
     Raises:
         EngineError: a key or value is not supported.
@@ -132,7 +129,7 @@ def llamacpp_identity(entry: ModelEntry) -> dict[str, Any]:
         "weights_sha256": gguf_sha256(path),
         "kv_cache_dtype": "/".join(kv_types(entry)),
         "rope": rope_settings(entry) or "of the weights",
-        "window_tokens": _window(entry, path),
+        "window_tokens": window_of(entry, path),
     }
 
 
@@ -147,17 +144,6 @@ def weights_file(entry: ModelEntry) -> Path:
     gguf_parts(path)
     gguf_header(path)
     return path
-
-
-def _window(entry: ModelEntry, path: Path) -> int:
-    # A window beyond the trained length is allowed: this tool measures how far it is useful.
-    window = entry.window_tokens or trained_window(gguf_header(path))
-    if window is None:
-        raise EngineError(
-            f"Model {entry.name!r}: {path} does not give the length of its window; set "
-            "`window_tokens` in models.yaml."
-        )
-    return window
 
 
 class LlamaCppEngine(NoEmbeddings):
@@ -181,7 +167,7 @@ class LlamaCppEngine(NoEmbeddings):
     @property
     def window_tokens(self) -> int | None:
         """The entry's window, else the trained window."""
-        return _window(self._entry, self._path)
+        return window_of(self._entry, self._path)
 
     async def start(self) -> None:
         """Load the weights and listen on a free loopback port."""
@@ -250,15 +236,12 @@ class LlamaCppEngine(NoEmbeddings):
         return server
 
     async def stop(self) -> None:
-        """End the calls in flight and free the memory."""
         async with self._lock:
             if self._remote is not None:
                 await self._remote.stop()
                 self._remote = None
-            await asyncio.to_thread(self._unload)
-
-    def _unload(self) -> None:
-        self._server = None  # its destructor ends the native threads
+            # In a thread, because its destructor ends the native threads.
+            await asyncio.to_thread(setattr, self, "_server", None)
 
     def identity(self) -> Identity:
         """Return the weights' hash, runtime, cache, RoPE, window and, once known, the devices."""
@@ -268,7 +251,6 @@ class LlamaCppEngine(NoEmbeddings):
         return Identity(fields)
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """Return the exact count under the weights' own chat template and tokenizer."""
         assert self._remote is not None, "start() comes first"
         assert self._remote.server_count is not None
         try:

@@ -365,7 +365,6 @@ class ReferenceEngine(NoEmbeddings):
         )
 
     async def stop(self) -> None:
-        """Stop the worker threads."""
         if self._threads is not None:
             self._threads.shutdown(wait=True, cancel_futures=True)
             self._threads = None
@@ -377,7 +376,6 @@ class ReferenceEngine(NoEmbeddings):
         return Identity(reference_identity(self._entry))
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """Return the exact count: the prompt is tokenised as it will be read."""
         ids = self.encode(prompt)
         if len(self._counted) > 2 * self._entry.concurrency + 8:
             self._counted.clear()  # calls that were counted and never sent
@@ -394,7 +392,6 @@ class ReferenceEngine(NoEmbeddings):
         return self._tokenizer.encode(_render(prompt), add_special_tokens=False)
 
     def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
-        """Yield greedy tokens as they come."""
         assert self._threads is not None, "start() comes first"
         return stream_from(self._threads, lambda: self._generate(prompt, decoding))
 

@@ -42,19 +42,16 @@ class ScriptedEngine(NoEmbeddings):
         return int(self._identity["window_tokens"])
 
     async def start(self) -> None:
-        """Open the tokenizer."""
         self._tokenizer = open_tokenizer(self._identity["tokenizer"])
         # One thread, so that a reply's notes on a document serve the next question.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=self._entry.engine)
 
     async def stop(self) -> None:
-        """Stop the thread."""
         if self._thread is not None:
             self._thread.shutdown(wait=True, cancel_futures=True)
             self._thread = None
 
     def identity(self) -> Identity:
-        """Return every setting that decides the answers."""
         return Identity(self._identity)
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:

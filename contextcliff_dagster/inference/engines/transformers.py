@@ -201,7 +201,6 @@ class TransformersEngine(NoEmbeddings):
         self._ends = {*end_ids, self._tokenizer.eos_token_id}
 
     async def stop(self) -> None:
-        """Stop the threads and free the memory."""
         threads, self._threads = self._threads, None
         if threads is not None:
             await asyncio.to_thread(threads.shutdown, wait=True, cancel_futures=True)
@@ -215,7 +214,6 @@ class TransformersEngine(NoEmbeddings):
         return Identity(fields)
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """Return the exact count under the weights' own template and tokenizer."""
         return PromptCount(len(await asyncio.to_thread(self.encode, prompt)))
 
     def encode(self, prompt: Prompt) -> list[int]:
@@ -250,7 +248,6 @@ class TransformersEngine(NoEmbeddings):
             ) from error
 
     def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
-        """Yield greedy tokens as they come."""
         assert self._threads is not None, "start() comes first"
         return stream_from(self._threads, lambda: self._generate(prompt, decoding))
 

@@ -244,7 +244,6 @@ class CallSender:
         self.lag = LoopLag()
 
     def halt(self) -> None:
-        """Stop sending."""
         self._halt.set()
         self.limiter.close()
 

@@ -9,11 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from contextcliff_dagster.contracts import EngineError, StudyError
-from contextcliff_dagster.inference.engines.base import (
-    PromptCount,
-    Usage,
-    declared_identity,
-)
+from contextcliff_dagster.inference.engines.base import PromptCount, Usage, declared_identity
 from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.entry import Identity, differences

@@ -1,10 +1,6 @@
 """Measuring one model on one sample by making the calls of a plan that have no outcome yet.
 
-The first Ctrl-C during calls is deferred, and raised where nothing can swallow it. `RunControl`
-limits a run of calls and notifies its caller.
-
-A started engine may stay for the next model that loads the same weights: KV policies and budgets of
-one model load the same, so one engine, which takes seconds to start, serves them all in turn.
+The first Ctrl-C during calls is deferred, and raised where nothing can swallow it.
 """
 
 from __future__ import annotations
@@ -63,10 +59,9 @@ from contextcliff_dagster.inference.telemetry import CallCounters, Progress, Run
 def deferred_interrupts() -> Iterator[Callable[[], None]]:
     """Defer the first SIGINT or SIGTERM; raise it from the yielded function or on exit.
 
-    SIGTERM is deferred too, because its handler may call that of SIGINT.
-
-    A handler that raises inside a destructor would lose its exception, and the run would go on
-    after Ctrl-C. A second signal raises at once. Outside the main thread this changes nothing.
+    SIGTERM too, because its handler may call that of SIGINT. A handler that raises inside a
+    destructor would lose its exception, and the run would go on after Ctrl-C. A second signal
+    raises at once. Outside the main thread this changes nothing.
     """
     handlers: dict[int, Callable[[int, Any], Any]] = {}
     noted: list[int] = []
@@ -515,19 +510,15 @@ def measure(
 ) -> RunSummary:
     """Make every call of ``plan`` that has no outcome yet, starting the engine at most once.
 
-    If the ledger has all outcomes, the engine is not started and no call is made. If the entry
-    wants devices, they are leased before it starts.
-
-    Parameters:
-        control: budget, deadline and callbacks; None: none of them.
-        on_bin: called in the caller's thread for each bin whose calls have all ended.
-        engine: used instead of the entry's own; not yet started.
+    If the ledger has all outcomes, the engine is not started and no call is made. ``on_bin`` is
+    called in the caller's thread for each bin whose calls have all ended; ``engine``, not yet
+    started, is used instead of the entry's own.
 
     Raises:
         EngineError: the engine cannot start or be trusted further, or it is not the one that this
             campaign began with. What was measured is kept, here and below.
-        BudgetError: the next call would exceed the budget of the campaign or of the day (the
-            environment's ``CONTEXTCLIFF_BUDGET_USD_PER_DAY``), or would come after the deadline.
+        BudgetError: the next call would exceed the budget of the campaign or of the day, or would
+            come after the deadline.
         StoreError: the ledger cannot be written. Answers that it did not take wait in the spool.
         AnswersLostError: the spool cannot be written either.
         KeyboardInterrupt: after the calls in flight have ended or been given up.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -112,14 +111,8 @@ def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str
 
     Rows follow the plan's order. A call that a run gave up is a row with ``no_answer``
     transport_error (a later run retries it); a call that was never made, or was interrupted, has no
-    row. The evidence of all calls overrides that of a single one:
-
-    - If every complete reply has thoughts and no answer, the server sends its answers as
-        thoughts, and ``extra`` records this (`ANSWER_IN`).
-    - If the server read only part of documents that it had read in full before, its usage
-        counts only new tokens, and the prompt's count is unknown.
-    - Prompts beyond a limit that shows in the refusals or in empty answers (`limits_of`) did not
-      fit.
+    row. The evidence of all calls overrides that of a single one: answers that a server always
+    sends as thoughts, and prompts beyond a limit (`limits_of`).
 
     Raises:
         StoreError: outputs were pruned: an output that is gone is never taken for an empty one.
@@ -140,7 +133,10 @@ def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str
         )
     failures = ledger.failures([key for key in keys if key not in outcomes])
     prompt_hashes = ledger.prompt_hashes(keys)
-    in_thoughts = _answers_in_thoughts(outcomes.values())
+    whole_replies = [
+        o for o in outcomes.values() if o.no_answer is None and o.finish_reason != "length"
+    ]
+    in_thoughts = bool(whole_replies) and all(map(_thought_alone, whole_replies))
     # Limits show only in the calls of all bins, and only if some got no answer.
     some = failures or not all(map(_is_said, outcomes.values()))
     limits = limits_of(ledger, study, campaign, model) if some else Limits()
@@ -198,11 +194,6 @@ def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str
             }
         )
     return rows
-
-
-def _answers_in_thoughts(outcomes: Iterable[Outcome]) -> bool:
-    ended = [o for o in outcomes if o.no_answer is None and o.finish_reason != "length"]
-    return bool(ended) and all(map(_thought_alone, ended))
 
 
 def _is_said(outcome: Outcome) -> bool:

@@ -276,11 +276,7 @@ def named_model(name: str, max_output_tokens: int, mode: Mode) -> Iterator[Named
 
 MOST_OUTPUT = 64
 """Output limit of the trial call in tokens, which is also a study's limit for an answer."""
-
-
 _QUESTION = Prompt("chat", (Message("user", "Reply with the one word: ready"),))
-
-
 _MOST_QUIRKS = 4
 
 

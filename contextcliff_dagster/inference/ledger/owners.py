@@ -1,15 +1,11 @@
 """Owners of claimed calls, and the files of answers that the ledger refused.
 
-An owner of claimed calls is a process whose existence the kernel confirms.
-
 Each owner is one open ledger of one process. It holds an exclusive `flock` on its own file. The
 kernel frees the lock when the process ends, for whatever reason, and any other process can see by
 trying the lock that the owner is gone. There is no heartbeat, timeout or stale lock.
 
-Answers that the ledger refused stay in files next to it until it accepts them.
-
-Each open ledger has a file ``<store>/_spool/<owner>.jsonl`` with a line for each answer. The next
-process that opens the ledger imports these lines; see `statements.take_in`.
+Refused answers wait in ``<store>/_spool/<owner>.jsonl``, a line for each. The next process that
+opens the ledger imports these lines; see `statements.take_in`.
 """
 
 from __future__ import annotations
@@ -157,7 +153,6 @@ class Spool:
         return self.folder / f"{owner}.jsonl"
 
     def files(self) -> list[Path]:
-        """Return the existing files of all owners."""
         return sorted(self.folder.glob("*.jsonl"))
 
     def add(self, answer: Answer) -> None:

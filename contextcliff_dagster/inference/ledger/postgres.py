@@ -100,8 +100,6 @@ def as_psycopg(sql: str) -> str:
 
 _TOKEN = re.compile(r"""'[^']*'|"[^"]*"|[?%]""")
 _PLACEHOLDERS = {"?": "%s", "%": "%%"}
-
-
 _OPEN: weakref.WeakSet[PostgresConnection] = weakref.WeakSet()
 """Open connections, which a forked child must not keep open."""
 
@@ -171,7 +169,6 @@ class PostgresConnection:
         return rows
 
     def flush(self) -> None:
-        """Send the queued statements."""
         if self._pending:
             together, self._pending = b";\n".join(self._pending), []
             self._pending_bytes = 0
@@ -185,7 +182,6 @@ class PostgresConnection:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the connection to the server is lost."""
         return bool(self.raw.closed)
 
     def rollback(self) -> None:
@@ -196,7 +192,6 @@ class PostgresConnection:
             self._cursor.execute("ROLLBACK")
 
     def close(self) -> None:
-        """Disconnect."""
         with suppress(Exception):
             self.raw.close()
 
@@ -319,24 +314,53 @@ _FORGOTTEN_AFTER = timedelta(days=1)
 """Age at which a dead writer's row is useless, which is far longer than its patience."""
 
 
-class PostgresWriter(Backend):
-    """The only writing session of a process, which is also its owner."""
+class PostgresLedger(Backend):
+    """This process's sessions with the ledger database: one for writing, one for reading.
 
-    def __init__(self, url: DatabaseUrl, owner: str) -> None:
-        self.owner = owner
-        self._batch = 0
+    The writing one is also its owner.
+
+    Raises:
+        StoreError: it cannot be reached or written, or has a newer version (then unchanged).
+    """
+
+    def __init__(self, url: DatabaseUrl, *, patient: bool = True) -> None:
         self._url = url
-        self._db = self._connect()
-        super().__init__(str(url))
+        self._batch = 0
+        self._reading = threading.Lock()
+        self.be_patient()
+        if not patient:
+            self.hurry()
+        with self._explaining():
+            while True:
+                try:
+                    self._open()
+                    return
+                except StoreError:
+                    raise
+                except Exception as error:
+                    if not may_pass(error) or not self._try_again():
+                        raise
+
+    def _open(self) -> None:
+        self._reader = PostgresConnection(self._url)
+        try:
+            prepare(self._reader, self._url)
+            self.owner = uuid.uuid4().hex
+            self._db = self._connect()
+            super().__init__(str(self._url))
+        except BaseException:
+            self._reader.close()
+            raise
 
     def close(self) -> None:
-        """Finish the submitted operations, then disconnect."""
+        """Finish the submitted operations, then end both sessions."""
         super().close()
         with suppress(Exception):  # a row left behind loses no answer
             before = (datetime.now(UTC) - _FORGOTTEN_AFTER).isoformat(timespec="microseconds")
             self._db.execute("DELETE FROM batches WHERE owner = ? OR at < ?", (self.owner, before))
             self._db.flush()
         self._db.close()
+        self._reader.close()
 
     def _explained(self, error: Exception) -> StoreError | None:
         import psycopg2
@@ -426,45 +450,6 @@ class PostgresWriter(Backend):
         ).fetchone()
         require_version(version, self._url)
         return None if batch is None else int(batch)
-
-
-class PostgresLedger(PostgresWriter):
-    """This process's sessions with the ledger database: one for writing, one for reading.
-
-    Raises:
-        StoreError: it cannot be reached or written, or has a newer version (then unchanged).
-    """
-
-    def __init__(self, url: DatabaseUrl, *, patient: bool = True) -> None:
-        self._url = url
-        self._reading = threading.Lock()
-        self.be_patient()
-        if not patient:
-            self.hurry()
-        with self._explaining():
-            while True:
-                try:
-                    self._open()
-                    return
-                except StoreError:
-                    raise
-                except Exception as error:
-                    if not may_pass(error) or not self._try_again():
-                        raise
-
-    def _open(self) -> None:
-        self._reader = PostgresConnection(self._url)
-        try:
-            prepare(self._reader, self._url)
-            super().__init__(self._url, uuid.uuid4().hex)
-        except BaseException:
-            self._reader.close()
-            raise
-
-    def close(self) -> None:
-        """Finish the submitted operations, then end both sessions."""
-        super().close()
-        self._reader.close()
 
     def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         patient_until = time.monotonic() + self.patience_s

@@ -81,7 +81,6 @@ class PrunePlan:
     leaning: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields, ready for JSON."""
         return asdict(self)
 
     def losses(self) -> list[str]:

@@ -40,7 +40,6 @@ class LedgerReader:
         self.backend, self.name = backend, backend.name
 
     def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a query."""
         return self.backend.read(sql, parameters)
 
     def snapshot(self) -> AbstractContextManager[Database]:

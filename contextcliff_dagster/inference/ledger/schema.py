@@ -24,8 +24,6 @@ COLUMNS = tuple(field.name for field in fields(Outcome))
 """Columns of an outcome; a row also has ``call_key``, ``checksum`` and ``pruned_at``."""
 _EXTRA = COLUMNS.index("extra")
 _AT_ONCE = 500
-
-
 ANSWERED = "(coalesce(r.call_key, i.call_key) IS NOT NULL)"
 """SQL condition for `joined` having found an answer."""
 

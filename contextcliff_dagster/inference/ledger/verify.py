@@ -11,9 +11,7 @@ from typing import Any
 
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.queries import as_sent
-from contextcliff_dagster.inference.ledger.schema import (
-    computed_checksums,
-)
+from contextcliff_dagster.inference.ledger.schema import computed_checksums
 from contextcliff_dagster.inference.requests.recipe import Recipe
 
 _SHOWN = 20
@@ -30,7 +28,6 @@ class Verified:
     faults: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields, ready for JSON."""
         return asdict(self)
 
 

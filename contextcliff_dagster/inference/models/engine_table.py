@@ -29,29 +29,22 @@ class EngineSpec:
 
     Parameters:
         name: value of `engine` of a model.
-        load: callable that makes a model's engine, not yet started, or its location as
-                ``module:name`` (imported when it is used).
-        declared_identity: likewise; returns the serving identity known before the engine
-                starts, with everything that changes answers.
+        load: callable that makes a model's engine, not yet started, or its ``module:name``.
+        declared_identity: likewise; returns all that changes answers and is known before a start.
         package: distribution that the engine runs on; None if nothing more is needed.
         extra: extra of this project that installs ``package``.
         use: purpose of ``package``, in a few words.
         remote: it calls a server at the model's required `base_url`; calls may be billed.
-        in_process: the declared identity is complete, and the context window is known
-                before the engine starts.
+        in_process: identity and context window are known completely before the engine starts.
         needs_weights: the model must set `weights`.
         needs_devices: it gets a GPU if the machine has one, unless the model sets `gpus`.
-        serial: one call at a time unless the model sets `concurrency`: a second would take
-                processor time from the first and distort its times.
+        serial: one call at a time unless the model sets `concurrency`; two slow each other.
         samples: it can draw tokens at random; others only take the likeliest.
         constrains: it can enforce a JSON Schema.
-        compresses: it keeps a share of the KV cache's entries, as a model's `kv` sets; others
-                refuse that block.
+        compresses: it keeps a share of the KV cache's entries, as a model's `kv` sets.
         shows_attention: it can report where the prompt's last token attends (`Decoding.attention`).
-        ignores: model settings without effect. They are refused, so that nobody believes
-                that they were measured.
-        call_s, prompt_token_s: seconds per call and per prompt token, for the cost estimate of
-                a model without measurements.
+        ignores: model settings without effect, which are refused.
+        call_s, prompt_token_s: seconds per call and per prompt token, for a first cost estimate.
     """
 
     name: str

@@ -157,13 +157,9 @@ def kept_model(new: NewEntry) -> Iterator[ModelEntry]:
     try:
         yield load_models()[new.name]
     finally:
-        if not _is_named(new.name):
+        files = (store_root() / "_studies").glob("*.yaml")
+        if not any(new.name in file.read_text("utf-8") for file in files):
             _change(new.name, None)
-
-
-def _is_named(model: str) -> bool:
-    root = store_root() / "_studies"
-    return any(model in file.read_text("utf-8") for file in root.glob("*.yaml"))
 
 
 def _change(name: str, entry: Mapping[str, Any] | None) -> None:
@@ -200,16 +196,11 @@ written; or the user, from the model's documentation."""
 class Preset:
     """A kind of server, with the settings to reach it.
 
-    Parameters:
-        title: its name as its makers write it.
-        base_url: its usual address; for servers on this machine, with their default port.
-        source: the page that documents this.
-        window: see `Window`.
-        tried: this project's calls to it; empty if the real service was never called.
-        api_key_env: variable for the key in its documentation; None for no key.
-        quirks: the entry's `quirks`, as far as they differ from the defaults.
-        note: advice before measuring, as a comment of the entry.
-        concurrency: calls at a time; None for the default.
+    ``title``: its name as its makers write it. ``base_url``: its usual address; for servers on this
+    machine, with their default port. ``source``: the page that documents this. ``tried``: this
+    project's calls to it. ``api_key_env``: variable for the key in its documentation. ``quirks``:
+    those of the entry that differ from the defaults. ``note``: advice before measuring, as a
+    comment of the entry. ``concurrency``: calls at a time; None for the default.
     """
 
     name: str
@@ -478,7 +469,8 @@ def with_entry(before: bytes | None, new: NewEntry, path: Path) -> bytes:
         f"entry by hand: {as_yaml({new.name: dict(new.fields)})}"
     )
     root = yaml.compose(text, Loader=yaml.SafeLoader)
-    models = _value_of(root, "models")
+    pairs = root.value if root is not None and isinstance(root.value, list) else []
+    models = next((value for name, value in pairs if name.value == "models"), None)
     if not isinstance(models, yaml.MappingNode) or models.flow_style or not models.value:
         raise by_hand
     indent = models.value[0][0].start_mark.column
@@ -493,11 +485,6 @@ def with_entry(before: bytes | None, new: NewEntry, path: Path) -> bytes:
     if wanted != expected:  # an anchor, a tab, a document end or the like
         raise by_hand
     return after.encode("utf-8")
-
-
-def _value_of(root: yaml.Node | None, key: str) -> yaml.Node | None:
-    pairs = root.value if root is not None and isinstance(root.value, list) else []
-    return next((value for name, value in pairs if name.value == key), None)
 
 
 def _end_of(models: yaml.Node, lines: Sequence[str], indent: int) -> int:

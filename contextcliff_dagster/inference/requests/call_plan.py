@@ -1,7 +1,5 @@
 """The calls of a measurement: their prompts, keys and outcomes, and the order of sending.
 
-Calls are sent in an order in which time reveals nothing about length.
-
 If calls were sent in order of length, any drift while a model is measured (its server's load, a
 deployment, a bad spell) would look like an effect of length. In blocks, drift is noise: each has
 about one document of every bin, in random order (a randomized block design: Fisher 1935, The Design
@@ -325,12 +323,8 @@ def in_blocks(calls: Sequence[PlannedCall], seed: int) -> list[PlannedCall]:
     """Return ``calls`` in seeded blocks of about one document of every bin.
 
     The i-th of a bin's k documents goes to a random place in the i-th of k equal stretches, so that
-    a bin with few documents also spreads over the whole run. Questions on one document are adjacent
-    (servers with a prefix cache then read it once) or, if the recipe wants no prefix cache, as far
-    apart as possible: one of each document of the bin, then the next.
-
-    Args:
-        calls: calls of any number of bins, each with its documents' questions in order.
+    a bin with few documents also spreads over the whole run. Questions on one document stay in the
+    order of `plan_calls`.
     """
     import numpy as np
 

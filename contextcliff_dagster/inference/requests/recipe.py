@@ -38,7 +38,6 @@ NEUTRAL_WORDINGS = (
 brevity, no reasoning. The first is that of a study without replicates, so its calls stay paid; none
 may be reworded, because recipe hashes depend on them: add new ones at the end."""
 
-
 MARK = "\ue000the document\ue001"
 """Placeholder for the document in a prompt's outline; a question with these private-use characters
 is encoded as a whole."""
@@ -149,7 +148,6 @@ class Sampling:
         return fields
 
     def seed_of(self, round_number: int) -> int:
-        """Return the seed of a round; rounds count from 0."""
         return self.seed + round_number
 
 
@@ -184,8 +182,6 @@ def check_template(template: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A chat turn."""
-
     role: Role
     content: str
 
@@ -356,7 +352,6 @@ class Recipe:
 
     @cached_property
     def body(self) -> str:
-        """The recipe as JSON text."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
     @cached_property

@@ -46,7 +46,6 @@ _PROSE = (
     "東京は今日も晴れです。カタカナとひらがな、漢字。你好,世界!汉语没有空格。한국어 문장입니다. ",
 )
 
-
 _CODE = (
     "def f(x: int = 0x1F, *args, **kw) -> dict[str, list[int]]:\n    return {'a': [x, -1.5e-3]}\n",
     "\tif (a&&b||!c) { return a->b[i++] ^ ~0xFFu; }  // ok\r\n\t}\r\n\r\n",
@@ -54,7 +53,6 @@ _CODE = (
     "https://example.org/a/b?c=d&e=%20f#g user@example.org C:\\path\\file.txt $HOME/.config/*~\n",
     "$$\\frac{\\partial^2 f}{\\partial x^2} = \\sum_{i=0}^{\\infty} \\alpha_i$$ ∀x∈ℝ: ⌈x⌉ ≥ x\n",
 )
-
 
 _SIGNS = (
     "🙂😀👍🏽👩‍👩‍👧‍👦🏳️‍🌈🇩🇪🇫🇷❤️‍🔥✈︎☎️ 1️⃣ #️⃣",
@@ -65,7 +63,6 @@ _SIGNS = (
     "\ufffd\ufffe\uffff\U0001f600\U000e0041\U0010ffff𝒜𐐀𠀀",
     "<|endoftext|><|im_start|>user<|im_end|><|fim_prefix|><s></s>[INST][/INST]<unk><pad>[CLS]",
 )
-
 
 _RUNS = (
     *(f"x{' ' * n}y" for n in (1, 2, 3, 7, 16, 81, 300)),
@@ -116,7 +113,6 @@ The list is short on purpose, because a fast counter is compared with its refere
 every load. All texts were written for this purpose.
 """
 
-
 _AT_ONCE = 500
 _BUSY_SECONDS = 5.0
 _TABLE = """
@@ -156,7 +152,6 @@ class TokenCounts:
         return counts
 
     def put(self, tokenizer: str, digest: bytes, tokens: int) -> None:
-        """Store one count."""
         with suppress(sqlite3.Error, OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._opened() as database:
@@ -191,12 +186,8 @@ _PROBE = " ".join(CHECK_TEXTS[3:24])
 class ServerTokenizer:
     """Tokenizer that calls ``<url>/tokenize``, next to the ``/v1`` of an OpenAI-compatible server.
 
-    Args:
-        name: the tokenizer's name in the study.
-        url: address of the server, with or without ``/v1``.
-        model: which of its models to use; None selects its only one.
-        headers, query: sent with every request, a key or an API version for instance. Never shown.
-        timeout_s: time limit of one request.
+    ``model``: which of its models to use; None selects its only one. ``headers`` and ``query`` are
+    sent with every request, a key or an API version for instance, and never shown.
 
     Raises:
         StudyError: the server cannot be reached, has no ``/tokenize``, or has several models and

@@ -1,21 +1,16 @@
 """Tokenizers that count exactly, fast and without a network.
 
-A fast counter replaces the reference library once that pays, and only if their counts agree.
-
-Loading the fast counter takes seconds, so the reference library counts the first megabytes alone.
-Before the fast counter is used, both count `CHECK_TEXTS` and the beginning of the text at hand; if
-any count differs, the reference library continues, and `CheckedCounter.counted_by` says so.
+Counts equal the reference library's (``tiktoken``; Hugging Face ``tokenizers``). It makes the first
+counts, because ``fastokens`` takes seconds to load and is then five to sixty times faster
+(``benchmarks/length_map.py``). Before fastokens is used, both count `CHECK_TEXTS` and the beginning
+of the text at hand; if any count differs, the reference library continues, and
+`CheckedCounter.counted_by` says so. Tokenizers that fastokens cannot read (WordPiece, Unigram) are
+left to ``tokenizers``.
 
 tiktoken downloads an encoding's rank file on first use and then caches it. The package
-``bpe-openai`` contains the two current ones; they are taken from there, so that a machine without
-network access gets the same counts.
-
-Counts equal the reference library's (``tiktoken``; Hugging Face ``tokenizers``). The reference
-library makes the first counts; ``fastokens`` makes all others, five to sixty times faster
-(``benchmarks/length_map.py``), once its counts agree (`cross_checked_counter`). Tokenizers that it
-cannot read (WordPiece, Unigram) are left to ``tokenizers``. Counts are of the text alone: no
-special tokens, truncation or padding. One thread counts, text by text: every thread of fastokens
-keeps a cache of 35 MB, and the length map must stay small on machines of many cores.
+``bpe-openai`` contains the two current ones, so that a machine without network access gets the same
+counts. Counts are of the text alone: no special tokens, truncation or padding. One thread counts,
+text by text: every thread of fastokens keeps a cache of 35 MB.
 """
 
 from __future__ import annotations
@@ -57,16 +52,13 @@ _LONG_RUN = re.compile(r"(?<!\s)\s{5000}|(?<!\S)\S{5000}")
 
 
 class CheckedCounter:
-    """Token counter of one vocabulary that uses two libraries, whose counts must agree.
+    """Thread-safe token counter of one vocabulary by two libraries, whose counts must agree.
 
     Args:
-        reference: loads the library whose counts are authoritative.
-        fast: loads the fast library; None if it cannot read this vocabulary.
+        reference, fast: load the libraries; ``fast`` returns None for a vocabulary it cannot read.
         names: names of the two, with their versions.
         worth_characters: length of text above which loading the fast library pays off.
         by_reference: whether only the reference library counts a text correctly.
-
-    Thread-safe.
     """
 
     def __init__(
@@ -382,11 +374,6 @@ def tiktoken_encoding(name: str) -> tiktoken.Encoding:
         ) from error
 
 
-def forget_encoding() -> None:
-    """Free the encoding read last, which takes 30 to 55 MB and half a CPU second to reread."""
-    _from_rank_file.cache_clear()
-
-
 @lru_cache(maxsize=1)
 def _from_rank_file(name: str) -> tiktoken.Encoding:
     import tiktoken
@@ -626,7 +613,8 @@ class TiktokenTokenizer(CheckedCounter):
 
     def _forget_reference(self) -> None:
         super()._forget_reference()
-        forget_encoding()
+        # It takes 30 to 55 MB, and half a CPU second to reread.
+        _from_rank_file.cache_clear()
 
     def _fast_counter(self) -> Count | None:
         if self._encoding not in RANKS_SHA256:

@@ -10,7 +10,7 @@ import pytest
 
 from contextcliff_dagster.cli.commands.report import print_profiled
 from contextcliff_dagster.contracts import ANSWERS, Verdict, conform
-from contextcliff_dagster.experiments.common.answers import read_answers
+from contextcliff_dagster.experiments.common import answers
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.length_profile import profile_and_report
 from contextcliff_dagster.reporting.html.render import sections_html
@@ -40,7 +40,7 @@ def test_three_answers_are_shown_where_even_short_documents_fail(
     print_profiled(done, as_json=False)
     printed = capsys.readouterr().out
     with StudyRun.open(asked, store) as run:
-        rows = read_answers(run).to_pylist()
+        rows = answers.read_answers(run).to_pylist()
     first, *_, last = sorted(rows, key=lambda row: row["length_tokens"])
     assert f"WHAT reference-short {_TITLE.upper()}" in printed
     assert printed.count(" SKU-") == 3
@@ -65,7 +65,7 @@ def test_what_a_model_said_is_shortened_and_can_do_nothing(monkeypatch: pytest.M
     for number, row in enumerate(shortest):
         row |= {"question": f"{number}? {hostile}", "failure": "hallucination"}
     shortest[1]["failure"] = "transport_error"
-    monkeypatch.setattr(profile_and_report, "read_answers", lambda *of: conform(shortest, ANSWERS))
+    monkeypatch.setattr(answers, "read_answers", lambda *of: conform(shortest, ANSWERS))
     run: Any = SimpleNamespace(study=SimpleNamespace(name="s"), campaign="c")
     sections = profile_and_report.floor_sections(run, [replace(result, verdict=Verdict.FLOOR)])
     page = sections_html(sections)

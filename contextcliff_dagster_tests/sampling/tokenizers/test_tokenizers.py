@@ -194,7 +194,7 @@ def test_a_folder_of_a_model_will_do(folder: Path, tmp_path: Path) -> None:
 def test_a_vocabulary_of_tiktoken_is_read_once_until_it_is_let_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tokenizers.forget_encoding()
+    tokenizers._from_rank_file.cache_clear()
     read: list[str] = []
 
     def counted(encoding: str) -> bytes:

@@ -1,7 +1,6 @@
 """Local weights whose KV cache keeps a fraction of the document's entries, chosen by a policy.
 
-Computation runs in a worker process (`worker`). If it dies, the next call restarts it, and the
-interrupted call raises a TransportError and is retried.
+Computation runs in a worker process (`worker`). If it dies, the next call restarts it.
 """
 
 from __future__ import annotations
@@ -282,12 +281,10 @@ class KvpressEngine(NoEmbeddings):
         return int(self._fields["window_tokens"])
 
     async def start(self) -> None:
-        """Start the worker, which loads the weights (seconds)."""
         async with self._lock:
             self._device = await self._worker.start()
 
     async def stop(self) -> None:
-        """End the worker."""
         async with self._lock:
             await self._worker.stop()
 
@@ -297,8 +294,6 @@ class KvpressEngine(NoEmbeddings):
         return Identity({**self._fields, **device})
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """Return the exact count under the weights' own chat template and tokenizer."""
-
         async def once() -> int:
             await self._ready()
             async with aclosing(self._worker.ask({"op": "count", **_asked(prompt)})) as answers:  # type: ignore[type-var]
@@ -314,13 +309,6 @@ class KvpressEngine(NoEmbeddings):
             raise EngineError(f"{error}") from error
 
     async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
-        """Yield greedy tokens as they come.
-
-        Raises:
-            TransportError: the worker died; the next call starts it again.
-            RejectedError: the worker refuses the prompt.
-            EngineError: the worker died too often, or the question precedes the document.
-        """
         if prompt.question_first and self._kv.policy != "none":
             raise EngineError(question_first(self._entry.name))
         await self._ready()

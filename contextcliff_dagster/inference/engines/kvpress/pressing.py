@@ -51,16 +51,13 @@ class Read:
 
     @property
     def tokens(self) -> int:
-        """Number of tokens that were read."""
         return int(self.layers[0][0].shape[2])
 
     @property
     def size_bytes(self) -> int:
-        """Memory of all tensors, in bytes."""
         return sum(t.numel() * t.element_size() for t in self.tensors().values())
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Return all tensors by name."""
         by_layer = {
             "keys": [keys for keys, _ in self.layers],
             "values": [values for _, values in self.layers],

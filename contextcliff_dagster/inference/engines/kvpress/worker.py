@@ -94,7 +94,6 @@ class Worker:
 
     @property
     def device(self) -> str:
-        """The device's name."""
         on_gpu = self.model.device.type == "cuda"
         return f"cuda: {torch.cuda.get_device_name()}" if on_gpu else "cpu"
 
@@ -134,7 +133,6 @@ class Worker:
         return ids, next((n for n, at in enumerate(encoding["offset_mapping"]) if at[1] > end), 0)
 
     def count(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the prompt's token count."""
         yield {"count": len(self.encode(request)[0])}
 
     def read(self, ids: list[int], policy: str, request: dict[str, Any]) -> tuple[Read, bool]:

@@ -244,16 +244,12 @@ class OpenAIEngine:
         return embeddings
 
     async def stop(self) -> None:
-        """Close the connections."""
         if self._endpoint is not None:
             await self._endpoint.close()
             self._endpoint = None
 
     async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
-        """Stream one completion. Raises TransportError if it ends without a finish reason.
-
-        Errors after the finish reason lose the usage but not the answer.
-        """
+        """Stream one completion. Errors after the finish reason lose the usage, not the answer."""
         assert self._endpoint is not None, "start() comes first"
         finish_reason, chunks, began, bound = None, 0, False, decoding.schema is not None
         last_reporter: dict[str, Any] = {}

@@ -3,10 +3,8 @@
 The package's client is restricted to what a measurement needs. It sends over aiohttp, because its
 usual transport takes twice the CPU per call. Nothing is sent twice, no redirect is followed, no
 cookie kept. From the environment it uses only proxies and certificates: no key, address, header or
-netrc file.
-
-This module also recognises the words by which servers explain refusals. They are a shortcut to a
-reason that evidence would show otherwise (`error_mapping`).
+netrc file. The words by which servers explain refusals are a shortcut to a reason that evidence
+would show otherwise (`error_mapping`).
 """
 
 from __future__ import annotations
@@ -33,10 +31,15 @@ CONNECT_SECONDS = 5.0
 KEEP_ALIVE_SECONDS = 2.0
 """Seconds to keep an idle TLS connection, short because the server may close it. Without TLS none
 is kept: new ones are cheap, and servers like llama.cpp's close them unannounced."""
+MOST_OF_A_REPLY = 16 << 20
+"""Size limit of a decompressed reply in bytes, unless the request calls for a longer one."""
+_REST_BYTES, _REST_SECONDS = 64 * 1024, 1.0
 _MOST_OF_AN_ERROR = 64 * 1024
 _WRITE_BYTES = 256 * 1024
 _NO_SOCKS = "SOCKS is not supported; set HTTP_PROXY and HTTPS_PROXY to an HTTP proxy"
 _OF_THE_PACKAGE = ("Authorization", "X-Stainless-Retry-Count", "X-Stainless-Read-Timeout")
+DONE = b"[DONE]"
+_BLANK = b"\xef\xbb\xbf \t\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +70,24 @@ class StatusError(Exception):
         self.reply = reply
 
 
-class PackageClient:
-    """A client that sends requests to one server with ``headers`` and no others.
+class OversizedError(Exception):
+    """Raised if a reply is longer than any answer to its request can be."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"the server sent over {most:,} bytes, more than any answer can need")
+
+
+class Whole(bytes):
+    """An answer that came in one piece, from a server that does not stream."""
+
+
+class Endpoint:
+    """A server under one base URL, for one event loop, which gets ``headers`` and no others.
 
     ``direct``: the server is our own, on this machine, so proxies are ignored. ``verify``: whether
     to check certificates, or the file of trusted ones. Raises EngineError if these, the address or
-    a proxy from the environment cannot be used.
+    a proxy from the environment cannot be used. Errors of requests are aiohttp's own, TimeoutError,
+    `StatusError` and `OversizedError`.
     """
 
     def __init__(
@@ -141,7 +156,6 @@ class PackageClient:
         self._wrappers = (openai.APIConnectionError, httpx2.RequestError)
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._client.close()
 
     @asynccontextmanager
@@ -169,79 +183,6 @@ class PackageClient:
             while isinstance(cause, self._wrappers) and cause.__cause__:
                 cause = cause.__cause__
             raise cause from None
-
-
-async def _raise_for_status(response: httpx2.Response) -> None:
-    # The package would read the whole of an error, however long.
-    if not 200 <= response.status_code < 300:
-        async with aclosing(response.aiter_bytes()) as pieces:
-            data = (await read(pieces, _MOST_OF_AN_ERROR))[:_MOST_OF_AN_ERROR]
-        raise StatusError(Reply(response.status_code, response.headers, data))
-
-
-async def _written(parts: Sequence[bytes]) -> AsyncIterator[memoryview]:
-    """Yield the parts in pieces, as fast as the kernel accepts them, so that nothing piles up."""
-    for part in parts:
-        for start in range(0, len(part), _WRITE_BYTES):
-            yield memoryview(part)[start : start + _WRITE_BYTES]
-
-
-async def read(pieces: AsyncIterator[bytes], most: int) -> bytes:
-    """Return the rest of the body, up to and including the piece that exceeds ``most`` bytes."""
-    data = bytearray()
-    async for piece in pieces:
-        data += piece
-        if len(data) > most:
-            break
-    return bytes(data)
-
-
-def _client_and_headers(
-    url: str, headers: dict[str, str], http: httpx2.AsyncClient
-) -> tuple[openai.AsyncOpenAI, dict[str, Any]]:
-    # The package sends a bearer key itself: to Azure (it has an `api-version`) as `api-key`.
-    import openai
-
-    scheme, _, key = headers.get("Authorization", "").partition(" ")
-    options: dict[str, Any] = {"base_url": url, "max_retries": 0, "http_client": http}
-    version = parse_qs(urlsplit(url).query).get("api-version")
-    if scheme != "Bearer":
-        client = openai.AsyncOpenAI(api_key="none", **options)
-    else:
-        del headers["Authorization"]
-        if version:
-            client = openai.AsyncAzureOpenAI(api_key=key, api_version=version[0], **options)
-        else:
-            client = openai.AsyncOpenAI(api_key=key, **options)
-        headers |= client.auth_headers
-    client._platform = "Unknown"  # else a thread detects it for a header that we omit
-    # Among the defaults are headers that the environment names.
-    names = {name.lower() for name in headers}
-    package_headers = (*client.default_headers, *_OF_THE_PACKAGE)
-    return client, {n: openai.omit for n in package_headers if n.lower() not in names} | headers
-
-
-MOST_OF_A_REPLY = 16 << 20
-"""Size limit of a decompressed reply in bytes, unless the request calls for a longer one."""
-_REST_BYTES, _REST_SECONDS = 64 * 1024, 1.0
-DONE = b"[DONE]"
-_BLANK = b"\xef\xbb\xbf \t\r\n"
-
-
-class OversizedError(Exception):
-    """Raised if a reply is longer than any answer to its request can be."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__(f"the server sent over {most:,} bytes, more than any answer can need")
-
-
-class Whole(bytes):
-    """An answer that came in one piece, from a server that does not stream."""
-
-
-class Endpoint(PackageClient):
-    """A server under one base URL, for one event loop. Errors are aiohttp's own, TimeoutError,
-    `StatusError` and `OversizedError`."""
 
     async def ask(
         self,
@@ -306,6 +247,56 @@ class Endpoint(PackageClient):
                         return
             for event in reader.end():
                 yield event
+
+
+async def _raise_for_status(response: httpx2.Response) -> None:
+    # The package would read the whole of an error, however long.
+    if not 200 <= response.status_code < 300:
+        async with aclosing(response.aiter_bytes()) as pieces:
+            data = (await read(pieces, _MOST_OF_AN_ERROR))[:_MOST_OF_AN_ERROR]
+        raise StatusError(Reply(response.status_code, response.headers, data))
+
+
+async def _written(parts: Sequence[bytes]) -> AsyncIterator[memoryview]:
+    """Yield the parts in pieces, as fast as the kernel accepts them, so that nothing piles up."""
+    for part in parts:
+        for start in range(0, len(part), _WRITE_BYTES):
+            yield memoryview(part)[start : start + _WRITE_BYTES]
+
+
+async def read(pieces: AsyncIterator[bytes], most: int) -> bytes:
+    """Return the rest of the body, up to and including the piece that exceeds ``most`` bytes."""
+    data = bytearray()
+    async for piece in pieces:
+        data += piece
+        if len(data) > most:
+            break
+    return bytes(data)
+
+
+def _client_and_headers(
+    url: str, headers: dict[str, str], http: httpx2.AsyncClient
+) -> tuple[openai.AsyncOpenAI, dict[str, Any]]:
+    # The package sends a bearer key itself: to Azure (it has an `api-version`) as `api-key`.
+    import openai
+
+    scheme, _, key = headers.get("Authorization", "").partition(" ")
+    options: dict[str, Any] = {"base_url": url, "max_retries": 0, "http_client": http}
+    version = parse_qs(urlsplit(url).query).get("api-version")
+    if scheme != "Bearer":
+        client = openai.AsyncOpenAI(api_key="none", **options)
+    else:
+        del headers["Authorization"]
+        if version:
+            client = openai.AsyncAzureOpenAI(api_key=key, api_version=version[0], **options)
+        else:
+            client = openai.AsyncOpenAI(api_key=key, **options)
+        headers |= client.auth_headers
+    client._platform = "Unknown"  # else a thread detects it for a header that we omit
+    # Among the defaults are headers that the environment names.
+    names = {name.lower() for name in headers}
+    package_headers = (*client.default_headers, *_OF_THE_PACKAGE)
+    return client, {n: openai.omit for n in package_headers if n.lower() not in names} | headers
 
 
 class EventReader:

@@ -34,17 +34,9 @@ from contextcliff_dagster.inference.models.models_file import PRESETS, ModelEntr
 from contextcliff_dagster.redaction import public_url, redact
 
 _SECONDS = 5.0
-
-
 _SHOWN = 8
-
-
 _CALLS = ("/chat/completions", "/completions")
-
-
 _USUAL_PATHS = ("/v1", "/api/v1", "/openai/v1", "/api/openai/v1")
-
-
 _ANY_NAME = ("llamacpp", "koboldcpp")
 """Servers that answer with their loaded model whatever model name a request has."""
 
@@ -100,7 +92,6 @@ def _candidates(base: str) -> list[str]:
 
 
 async def _reply(entry: ModelEntry, base: str, path: str, parts: Sequence[bytes]) -> Reply | None:
-    """Return the reply from ``path``, or None if there is none."""
     headers = request_headers(entry, f"Model {entry.name!r}", EngineError)
     trusted = entry.ca_bundle or entry.verify
     endpoint = Endpoint(base, headers, timeout_s=_SECONDS, connections=1, verify=trusted)
@@ -114,8 +105,6 @@ async def _reply(entry: ModelEntry, base: str, path: str, parts: Sequence[bytes]
 
 SECONDS = 2.0
 """Time limit for all requests to one port; all ports are probed at the same time."""
-
-
 _SERVE = "contextcliff serve"
 
 

@@ -20,10 +20,7 @@ from typing import Any, Literal
 
 from contextcliff_dagster.inference.engines.base import TransportError, token_count
 from contextcliff_dagster.inference.engines.openai.error_mapping import ErrorMapper
-from contextcliff_dagster.inference.engines.openai.http_client import (
-    Endpoint,
-    StatusError,
-)
+from contextcliff_dagster.inference.engines.openai.http_client import Endpoint, StatusError
 from contextcliff_dagster.redaction import public_url
 from contextcliff_dagster.retry import QUESTIONS, retry
 

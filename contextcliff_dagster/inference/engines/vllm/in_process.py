@@ -215,7 +215,6 @@ class VllmEngine(NoEmbeddings):
             ) from error
 
     async def stop(self) -> None:
-        """Unload the model."""
         steps, self._steps = self._steps, None
         if steps is not None:
             await asyncio.to_thread(steps.stop)
@@ -226,7 +225,6 @@ class VllmEngine(NoEmbeddings):
         return Identity({**self._declared, **reported})
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """Return the exact count, because these same token ids are sent."""
         ids = await asyncio.to_thread(self.encode, prompt)
         if len(self._counted) > 2 * self._entry.concurrency + 8:
             self._counted.clear()  # calls that were counted and never sent

@@ -122,7 +122,6 @@ class VllmProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the process is running."""
         return self._guard is not None and self._guard.poll() is None
 
     async def healthy(self) -> bool:
@@ -221,7 +220,6 @@ class VllmServerEngine(NoEmbeddings):
         return remote
 
     async def stop(self) -> None:
-        """End the server."""
         async with self._lock:
             await self._stop()
 
@@ -237,7 +235,6 @@ class VllmServerEngine(NoEmbeddings):
         return Identity({**self._declared, **window})
 
     async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
-        """Return the exact count under the server's tokenizer and chat template."""
         backoff = Backoff(attempts=self._entry.max_attempts, deadline_s=self._entry.longest_call_s)
         try:
             return await retry(lambda: self._count(prompt), backoff)
@@ -257,12 +254,6 @@ class VllmServerEngine(NoEmbeddings):
             raise
 
     async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
-        """Yield greedy tokens as they come.
-
-        Raises:
-            TransportError: also if the server died meanwhile; the next call restarts it.
-            EngineError: the server died more often than the entry allows.
-        """
         remote = await self._ready()
         try:
             pieces = with_cache_figures(remote.stream(prompt, decoding), self._token_bytes)
