@@ -96,11 +96,7 @@ finished_run_options = gathered_as("finished", FinishedRunOptions, _OPTIONS)
 def analyse_finished(
     finished: FinishedRunOptions, word_list: Path | None, server: ServerOptions, as_json: bool
 ) -> None:
-    """Analyze or remeasure a finished run as requested, and print its averages and files.
-
-    Raises:
-        ContextCliffError: the run or the word list cannot be read, or files cannot be written.
-    """
+    """Analyze or remeasure a finished run, and print its averages and files."""
     from contextcliff_dagster.extensions.continuation.compat.metrics import read_word_list
     from contextcliff_dagster.extensions.continuation.compat.runs import (
         analyse_again,
@@ -259,9 +255,7 @@ def measure(
 def _models(
     server: ServerOptions, models: tuple[str, ...], keys: Mapping[str, Any], *, dry_run: bool
 ) -> Iterator[tuple[list[ModelEntry], str | None]]:
-    """Yield the models to measure, and the tokenizer if one is given or the server counts
-    tokens. A dry run makes no call, not even one for refused parameters.
-    """
+    """Yield the models to measure, and the tokenizer that counts, if any; a dry run calls none."""
     if (server.api_url is None) == (not models):
         raise click.UsageError(
             "Which model? Give either --model NAME or --api-url http://localhost:5001."
@@ -326,7 +320,9 @@ def compare(
         compare_results,
     )
 
-    comparison = compare_results(runs, CompareOptions(_view(views), _share(tolerance), dpi, out))
+    if not 0 < tolerance < 1:
+        raise click.UsageError(f"--tolerance is {tolerance:g}; give a share between 0 and 1.")
+    comparison = compare_results(runs, CompareOptions(_view(views), tolerance, dpi, out))
     if as_json:
         print_json({**comparison.result, "files": [str(path) for path in comparison.files]})
         return
@@ -342,9 +338,3 @@ def _view(views: dict[str, bool]) -> View:
         options = " and ".join(f"--{name.replace('_', '-')}" for name in selected)
         raise click.UsageError(f"{options} draw different pictures; choose one.")
     return _VIEWS[selected[0]] if selected else "standard"
-
-
-def _share(tolerance: float) -> float:
-    if not 0 < tolerance < 1:
-        raise click.UsageError(f"--tolerance is {tolerance:g}; give a share between 0 and 1.")
-    return tolerance

@@ -77,8 +77,7 @@ def section_of(study: Study) -> ContinuationSection:
 def read_source(study: Study, number: int) -> ReadText:
     """Return the study's text at position ``number`` of `texts`.
 
-    Raises:
-        StudyError: the user has not allowed the file, it cannot be read, or it holds no text.
+    Raise StudyError if the user has not allowed the file, or it cannot be read.
     """
     tokenizer_of(study, "continuation")
     name = section_of(study).text_names[number]
@@ -227,9 +226,7 @@ def passage_rows(plan: Plan, point: Point, tokenizer: Tokenizer) -> Iterator[dic
 
 
 def human_rows(plan: Plan, text: ReadText, tokenizer: Tokenizer) -> Iterator[dict[str, Any]]:
-    """Yield author passages that do not overlap the passages that continuations are compared
-    with.
-    """
+    """Yield author passages that overlap none of those that continuations are compared with."""
     for number, place in enumerate(human_places(plan, text)):
         passage = author_after(Point("", text, place), plan.words)
         yield document_row("human", text.name, f"{number:03d}", 0, passage, tokenizer)
@@ -245,7 +242,8 @@ def human_places(plan: Plan, text: ReadText) -> list[int]:
     points = [point.at for point in plan.points(text)]
     spots, free_from = [], 0
     for at in text.ends:
-        if at >= free_from and at + reach <= len(text.text) and not _is_near(at, points, reach):
+        near = any(abs(at - point) < reach for point in points)
+        if at >= free_from and at + reach <= len(text.text) and not near:
             spots.append(at)
             free_from = at + reach
     indices = np.unique(np.linspace(0, len(spots) - 1, min(MOST_HUMAN, len(spots))).round())
@@ -255,10 +253,6 @@ def human_places(plan: Plan, text: ReadText) -> list[int]:
 @lru_cache(maxsize=8)
 def _words_of(text: str) -> int:
     return len(read_prose(text).words)
-
-
-def _is_near(at: int, points: Sequence[int], reach: int) -> bool:
-    return any(abs(at - point) < reach for point in points)
 
 
 def require_noise_floor(counts: Mapping[str, int], words: int) -> None:
@@ -323,11 +317,7 @@ def point_key(number: int) -> str:
 
 
 def write_part(path: Path, rows: Iterable[Mapping[str, Any]], made_by: str) -> None:
-    """Write all documents of a partition atomically.
-
-    Raises:
-        StoreError: the file cannot be written.
-    """
+    """Write all documents of a partition atomically; raise StoreError if that fails."""
     write_table(path, [{**row, "made_by": made_by} for row in rows], CONTINUATION_DOCUMENTS)
 
 
@@ -343,11 +333,7 @@ def read_part(path: Path, made_by: str | None = None) -> list[dict[str, Any]] | 
 
 
 def read_texts(path: Path) -> list[dict[str, Any]]:
-    """Return the documents of a partition with their texts.
-
-    Raises:
-        StoreError: the file cannot be read, or a text differs from the one that was made.
-    """
+    """Return the documents of a partition with their texts; raise StoreError if one is damaged."""
     rows: list[dict[str, Any]] = read_table(path, CONTINUATION_DOCUMENTS).to_pylist()
     for row in rows:
         if hashlib.sha256(row["text"].encode()).hexdigest() != row["document_id"]:
@@ -391,9 +377,7 @@ class ContinuationSamples:
         self._asked, self._file_of = asked, file_of
 
     def planned(self, bin: str, n: int) -> Sequence[PlannedExample]:
-        """Return the first ``n`` points of a cell: the first point of each text, then the
-        second.
-        """
+        """Return the first ``n`` points of a cell: the first of each text, then the second."""
         if (cell := self._cells.get(bin)) is None:
             return []
         rows = [row for row in self._contexts if row["context_tokens"] == cell.tokens]
@@ -404,11 +388,7 @@ class ContinuationSamples:
         ]
 
     def document_text(self, document_id: str) -> str:
-        """Return a context's text.
-
-        Raises:
-            StoreError: the store does not have the context.
-        """
+        """Return a context's text; raise StoreError if the store does not have it."""
         if document_id not in self._file_of:
             raise StoreError(f"There is no context {document_id[:12]}; prepare the study again.")
         file = self._file_of[document_id]
@@ -468,7 +448,6 @@ class ContinuationDocuments(KeptDocuments):
         return MadeDocuments(hashlib.sha256(ids.encode()).hexdigest(), summary(rows))
 
     def freeze(self, study: Study, store: Store) -> MadeDocuments:
-
         if self.frozen(study, store) is None:
             keys = self.keys(study)
             parts = [(n, part) for n in range(len(keys["document"])) for part in keys["part"]]
@@ -512,11 +491,19 @@ class ContinuationDocuments(KeptDocuments):
         }
 
     def archived(self, study: Study, store: Store) -> KeptList | None:
-
-        return archived(study, store, self.keys(study)) if self.frozen(study, store) else None
+        stored_list = read_list(documents_dir(store, study.name))
+        if self.frozen(study, store) is None or stored_list is None or not stored_list.sources:
+            return None
+        keys = self.keys(study)
+        rows = [
+            row
+            for text in keys["document"]
+            for part in keys["part"]
+            for row in read_texts(part_file(store, study.name, text, part))
+        ]
+        return KeptList(stored_list.made_by, stored_list.sources, rows)
 
     def restore(self, study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:
-
         return restore(study, store, kept, file)
 
 
@@ -526,8 +513,7 @@ DOCUMENTS = ContinuationDocuments()
 def plan_of(study: Study) -> Plan:
     """Return the plan of the documents cut from each text.
 
-    Raises:
-        StudyError: the tokenizer cannot be opened, or the smallest window holds no context.
+    Raise StudyError without a tokenizer, or if the smallest window holds no context.
     """
 
     section = section_of(study)
@@ -553,11 +539,7 @@ def listed(study: Study, store: Store) -> list[dict[str, Any]]:
 
 
 def passages(study: Study, store: Store) -> Iterator[dict[str, Any]]:
-    """Yield the author and human passages of a study, one source text after another.
-
-    Raises:
-        StudyError, StoreError: the passages cannot be made, stored or read.
-    """
+    """Yield the author and human passages of a study, one source text after another."""
     DOCUMENTS.freeze(study, store)
     keys = DOCUMENTS.keys(study)
     for text in keys["document"]:
@@ -568,12 +550,7 @@ def passages(study: Study, store: Store) -> Iterator[dict[str, Any]]:
 
 
 def require_texts(study: Study) -> None:
-    """Raise StudyError unless the texts can be read and are long enough; creates no documents.
-
-    Raises:
-        StudyError: a text cannot be read or is too short, the texts together are too short, or the
-            largest window exceeds that of every model.
-    """
+    """Raise StudyError unless the texts can be read and are long enough; creates no documents."""
     _require_room(study)
     section = section_of(study)
     texts = [read_source(study, number) for number in range(len(section.texts))]
@@ -607,9 +584,7 @@ def _list(study: Study, store: Store) -> DocumentList | None:
 
 
 def _digests(study: Study, store: Store) -> dict[str, SourceDigests]:
-    """Return the digests of the study's texts by name, from the document list if a file is
-    missing.
-    """
+    """Return the digests of the texts by name; for a missing file those of the document list."""
     stored_list = read_list(documents_dir(store, study.name))
     digests = stored_list.sources if stored_list else {}
     names = section_of(study).text_names
@@ -617,7 +592,6 @@ def _digests(study: Study, store: Store) -> dict[str, SourceDigests]:
 
 
 def _maker(study: Study, plan: Plan, text_sha256: str, fingerprint: str) -> str:
-
     compat = section_of(study).compat
     return made_by(plan, f"{text_sha256} {compat}" if compat else text_sha256, fingerprint)
 
@@ -631,7 +605,6 @@ def _spec_hash(study: Study, store: Store) -> str:
 
 def _ensure_part(study: Study, store: Store, number: int, part: str) -> list[dict[str, Any]]:
     """Return the documents of a partition, creating them if the store lacks them."""
-
     plan, tokenizer = plan_of(study), tokenizer_of(study, "continuation")
     name = section_of(study).text_names[number]
     digest = _digests(study, store)[name].text
@@ -653,23 +626,6 @@ def _ensure_part(study: Study, store: Store, number: int, part: str) -> list[dic
 
 
 _NUMBER = re.compile(r"\d{1,3}")
-
-
-def archived(study: Study, store: Store, parts: Mapping[str, Any]) -> KeptList | None:
-    """Return the documents in ``store``, or None if no list with the texts' digests exists.
-
-    ``parts`` has the keys of both dimensions, in list order.
-    """
-    stored_list = read_list(documents_dir(store, study.name))
-    if stored_list is None or not stored_list.sources:
-        return None
-    rows = [
-        row
-        for text in parts["document"]
-        for part in parts["part"]
-        for row in read_texts(part_file(store, study.name, text, part))
-    ]
-    return KeptList(stored_list.made_by, stored_list.sources, rows)
 
 
 def restore(study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:
@@ -724,12 +680,7 @@ prompt that might not fit is not sent."""
 
 
 def slices_of(study: Study) -> Slices:
-    """Cut the text of a compat study.
-
-    Raises:
-        StudyError: the text cannot be read.
-        DataError: the text is empty.
-    """
+    """Cut the text of a compat study; raise StudyError or DataError without a text."""
     section = section_of(study)
     text = read_source(study, 0)
     most, length = section.max_context, section.max_tokens

@@ -93,7 +93,10 @@ class Continuation(Experiment):
         rows = listed(run.study, run.store)
         files = {
             row["document_id"]: part_file(
-                run.store, run.study.name, row["source"], _part(row["passage"])
+                run.store,
+                run.study.name,
+                row["source"],
+                point_key(int(row["passage"].rpartition("-")[2])),
             )
             for row in rows
             if row["kind"] == "context"
@@ -246,10 +249,6 @@ def _arm_label(model: str, arm: str, models: Sequence[str], heats: Sequence[floa
     if arm == BASE:
         arm = f"temperature {heats[0]:g}" if len(heats) > 1 else ""
     return ", ".join([*([model] if len(models) > 1 else ()), *([arm] if arm else ())]) or model
-
-
-def _part(passage: str) -> str:
-    return point_key(int(passage.rpartition("-")[2]))
 
 
 def _expected(study: Study) -> list[dict[str, Any]]:

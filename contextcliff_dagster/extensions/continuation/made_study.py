@@ -102,12 +102,7 @@ class ServerOptions:
 
     @property
     def tokenizer(self) -> str | None:
-        """Return `tokenizer_model` in the notation of models.yaml.
-
-        Raises:
-            StudyError: it is not a file, a folder with a tokenizer.json, a built-in tokenizer
-                or a repository on the hub.
-        """
+        """Return `tokenizer_model` in the notation of models.yaml; raise StudyError."""
         named = self.tokenizer_model
         if named is None or named.startswith(("tiktoken:", "file:", "server:", "hub:")):
             return named
@@ -288,11 +283,7 @@ CONTINUATION_OPTIONS = SectionOptions(
 
 
 def max_context(keys: Mapping[str, Any]) -> int | None:
-    """Return `--max-context` in tokens, or None if it is not given.
-
-    Raises:
-        StudyError: it is not a number of tokens.
-    """
+    """Return `--max-context` in tokens, or None if not given; raise StudyError for other text."""
     try:
         return tokens_of(keys["max_context"]) if "max_context" in keys else None
     except ValueError as error:
@@ -311,8 +302,7 @@ def without_refused(keys: Mapping[str, Any], server: ServerOptions, entry: Model
 def study_of_run(study: Study, run: RunName) -> Study:
     """Return the study of a `--compat` run, named after its id, text and model.
 
-    Raises:
-        StudyError: a study with other options has the name.
+    Raise StudyError if a study with other options has the name.
     """
     from contextcliff_dagster.studies import known_study
 
@@ -400,11 +390,7 @@ def _named(
 
 
 def text_file(text: Path) -> str:
-    """Return the text's absolute path.
-
-    Raises:
-        StudyError: the file does not exist.
-    """
+    """Return the text's absolute path; raise StudyError if the file does not exist."""
     file = text.expanduser().absolute()
     try:
         is_file = file.is_file()
@@ -461,11 +447,7 @@ class CompatOptions:
             )
 
     def keys(self, keys: Mapping[str, Any]) -> dict[str, Any]:
-        """Return ``keys`` with the keys that `--compat` adds to the section.
-
-        Raises:
-            StudyError: the word list cannot be read.
-        """
+        """Return ``keys`` with those that `--compat` adds; raise StudyError for a bad word list."""
         if self.compat is None:
             return dict(keys)
         compat_keys: dict[str, Any] = {"compat": self.compat, "word_list": BUILT_IN}

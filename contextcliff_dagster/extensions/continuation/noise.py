@@ -85,10 +85,8 @@ class HumanNoise:
     def fit(cls, passages: Mapping[str, Sequence[ProseMetrics]]) -> HumanNoise:
         """Fit the noise model to the metrics of human passages, in order within each text.
 
-        The passages must be as long as the continuations to be scored.
-
-        Raises:
-            DataError: fewer than 20 passages, or fewer than four of any text.
+        The passages must be as long as the continuations to be scored. Raise DataError with fewer
+        than 20 passages, or fewer than four of any text.
         """
         count = sum(map(len, passages.values()))
         short_texts = [text for text, of in passages.items() if len(of) < 2 * _FOLDS]
@@ -112,7 +110,8 @@ class HumanNoise:
         them all.
         """
         change = _scaled(continuation) - _scaled(author)
-        usable = np.isfinite(_scaled(author)) & self._measurable()
+        measurable = np.isfinite(self.values).mean(axis=0) >= _LEAST_HUMAN
+        usable = np.isfinite(_scaled(author)) & measurable
         shared = np.isfinite(change) & usable
         if not usable.any():
             return None
@@ -123,10 +122,6 @@ class HumanNoise:
             distance = np.linalg.norm((change[shared] / fold.sd) @ fold.whitening)
             shares.append(float((fold.distances >= distance).mean()))
         return float(np.mean(shares)) if shares else None
-
-    def _measurable(self) -> NDArray[np.bool_]:
-        have: NDArray[np.bool_] = np.isfinite(self.values).mean(axis=0) >= _LEAST_HUMAN
-        return have
 
     def _folds_on(self, shared: NDArray[np.bool_]) -> list[_Fold]:
         key = shared.tobytes()
@@ -237,18 +232,12 @@ class Authors:
         return max((len(prose.words) for prose in self.after.values()), default=0)
 
     def compared_words(self, passage: str, words: int) -> int:
-        """Return how many of a continuation's ``words`` words are compared; 0 if it is too
-        short.
-        """
+        """Return how many of ``words`` words are compared; 0 if the continuation is too short."""
         most = min(words, len(self.after[passage].words))
         return next((int(s * self.words) for s in LENGTHS if int(s * self.words) <= most), 0)
 
     def noise(self, words: int) -> HumanNoise:
-        """Return the noise model of human passages of ``words`` words.
-
-        Raises:
-            DataError: there are too few passages.
-        """
+        """Return the noise model of passages of ``words`` words; raise DataError with too few."""
         if words not in self._noise:
             metrics = {
                 text: [_measured(prose, words) for prose in of if len(prose.words) >= words]
@@ -283,8 +272,7 @@ class Authors:
     def human_scores(self) -> list[float]:
         """Return the scores of human passages, each compared with the next passage in its text.
 
-        Raises:
-            DataError: there are too few passages.
+        Raise DataError with too few passages.
         """
         noise = self.noise(self.words)
         scores = [

@@ -171,8 +171,7 @@ def _cut(sentence: str, tokens: int, tokenizer: Tokenizer) -> str:
 
 
 def author_after(point: Point, words: int) -> str:
-    """Return at most ``words`` words that the author wrote after ``point``, in the canonical
-    typography of `prose.words`."""
+    """Return the next ``words`` words by the author, in the typography of `prose.words`."""
     text, size = point.text.text, _CHARACTERS_A_WORD * (words + 8)
     prose = read_prose(text[point.at : point.at + size])
     while len(prose.words) < words and point.at + size < len(text):

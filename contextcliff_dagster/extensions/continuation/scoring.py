@@ -89,9 +89,7 @@ class CoherenceMeter:
 
     @classmethod
     def of_run(cls, run: StudyRun) -> CoherenceMeter:
-        """Return a meter that reuses the values that the same embedder measured for the
-        campaign.
-        """
+        """Return a meter that reuses what the same embedder measured for the campaign."""
         return cls(run.study, _stored_coherence(run, embedder_name(run.study)))
 
     def measure(self, texts: Sequence[tuple[Key, Prose]]) -> list[Coherence | None]:
@@ -138,12 +136,7 @@ def missing_sentence(study: Study, records: pd.DataFrame) -> str | None:
 
 
 def _open_embedder(study: Study) -> Embedder | None:
-    """Return the embedder that the study specifies, or None if it is not installed.
-
-    Raises:
-        EngineError: its files are damaged, or the environment variable of its key is not set.
-        StudyError: the study is someone else's, and the user has not allowed the server.
-    """
+    """Return the embedder that the study specifies, or None if it is not installed."""
     setting = section_of(study).embeddings
     if not isinstance(setting, EmbeddingServer):
         return None if setting == "none" else local_embedder()

@@ -62,11 +62,7 @@ _key: Any = partial(Field, json_schema_extra=_NEEDS)
 
 
 def tokens_of(label: Any) -> int:
-    """Parse a number of tokens: ``4096``, ``"4k"`` (4,096) or ``"1M"`` (1,048,576).
-
-    Raises:
-        ValueError: ``label`` is not a number of tokens.
-    """
+    """Parse a number of tokens, ``4096``, ``"4k"`` (4,096) or ``"1M"``; raise ValueError."""
     match = _SIZE.fullmatch(str(label).strip().replace(",", ""))
     size = round(float(match[1]) * _FACTOR[(match[2] or "").lower()]) if match else 0
     if size < 1 or isinstance(label, bool):

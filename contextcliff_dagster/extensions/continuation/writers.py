@@ -30,11 +30,7 @@ _CONTEXT_TOKENS = 2_000
 
 
 def writer_identity(entry: ModelEntry) -> dict[str, Any]:
-    """Return everything that determines a writer's answers.
-
-    Raises:
-        EngineError: the entry's `model_id` is not a law of loops (planted writer only).
-    """
+    """Return everything that determines a writer's answers; raise EngineError without a law."""
     return {
         "engine": entry.engine,
         "writers_version": WRITERS_VERSION,
@@ -45,9 +41,7 @@ def writer_identity(entry: ModelEntry) -> dict[str, Any]:
 
 
 def _law(entry: ModelEntry) -> tuple[int, float]:
-    """Return the prompt length at which loops begin, and the fraction of continuations that
-    loop.
-    """
+    """Return the prompt length from which loops begin, and the share of continuations that loop."""
     match = _LAW.fullmatch(entry.model_id.replace(" ", ""))
     try:
         tokens, share = tokens_of(match[1] if match else ""), float(match[2] if match else 2)
@@ -70,8 +64,7 @@ class HumanWriter(ScriptedEngine):
     def reply(self, prompt: Prompt, decoding: Decoding) -> tuple[str, str]:
         """Return sentences from the end of the context, in seeded order, up to the output limit.
 
-        Raises:
-            RejectedError: the prompt has no sentence.
+        Raise RejectedError if the prompt has no sentence.
         """
         context = prompt.document.text if prompt.document else "\n".join(prompt.contents())
         # The same sentences at every size: characters, because tokens would be counted each time.

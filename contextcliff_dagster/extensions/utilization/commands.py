@@ -46,11 +46,7 @@ UTILIZATION_OPTIONS = SectionOptions(
 
 
 def made_study(keys: Mapping[str, Any], models: tuple[str, ...]) -> Study:
-    """Return the study that the options describe, with a name derived from them.
-
-    Raises:
-        StudyError: no model is given, a model is unknown, or an option has an invalid value.
-    """
+    """Return the study that the options describe, named after them; raise StudyError."""
     from contextcliff_dagster.inference.models.models_file import get_model, load_models
 
     if not models:
@@ -162,11 +158,7 @@ def _say_left_out(study: Study) -> None:
 
 
 def _agree_on_factorial(prepared: Prepared) -> None:
-    """Show the cost of all combinations and ask for confirmation before making documents.
-
-    Raises:
-        BudgetError: the user declined, or there is no terminal to ask on.
-    """
+    """Show the cost of all combinations; raise BudgetError unless the user agrees to it."""
     from contextcliff_dagster.extensions.utilization.prompts import arms_of
     from contextcliff_dagster.run.study import prepare_study
 

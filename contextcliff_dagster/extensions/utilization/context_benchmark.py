@@ -80,11 +80,7 @@ def scale_params(base_params: Mapping[str, int], scale: str) -> Mapping[str, int
 
 
 def generate_ledger(params: Mapping[str, int], seed: int = 42) -> dict[str, Any]:
-    """Return the design document's dictionary for a ledger (`ContextBenchmark.data`).
-
-    Raises:
-        ValueError: the sizes describe no document.
-    """
+    """Return the design document's dictionary for a ledger; raise ValueError for bad sizes."""
     return _designed(generate("warehouse", seed, params))[1]
 
 
@@ -164,11 +160,7 @@ class ContextBenchmark:
         return self._documents.get("prose")
 
     def generate(self) -> None:
-        """Generate the records and the question.
-
-        Raises:
-            StudyError: the scale cannot be reached, or the tokenizer is not available.
-        """
+        """Generate records and question; raise StudyError if the scale cannot be reached."""
         solver = ScaleSolver(self._count)
         solved = solver.solve(Wish(self.type, self.tokens, self.seed))
         self._documents = {}
@@ -184,11 +176,7 @@ class ContextBenchmark:
         return self.document("prose")
 
     def document(self, format: str) -> str:
-        """Return the document as ``structured`` or in any of `sentences.FORMATS`.
-
-        Raises:
-            ValueError: the format is unknown.
-        """
+        """Return the document in a format, such as ``structured``; raise ValueError."""
         name = FORMAT_ALIASES.get(format, format)
         if name not in FORMATS:
             known = ", ".join(("structured", *FORMATS))

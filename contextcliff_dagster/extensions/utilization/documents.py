@@ -240,12 +240,7 @@ def seed_key(seed: int) -> str:
 
 
 def write_batch(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write a batch's documents atomically, with one text in memory at a time; each text can be
-    read separately.
-
-    Raises:
-        StoreError: the file cannot be written.
-    """
+    """Write a batch atomically, with one text in memory at a time; raise StoreError."""
     import pyarrow.parquet as pq
 
     with (
@@ -273,11 +268,7 @@ def read_batch(path: Path, made_by: str) -> list[dict[str, Any]] | None:
 
 
 def read_text(path: Path, document_id: str) -> str:
-    """Return the text of one document.
-
-    Raises:
-        StoreError: the text is missing or differs from the generated one.
-    """
+    """Return the text of one document; raise StoreError if it is missing or damaged."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -300,11 +291,7 @@ def read_text(path: Path, document_id: str) -> str:
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the documents of a batch with all columns, one text in memory at a time.
-
-    Raises:
-        StoreError: the file cannot be read.
-    """
+    """Yield the whole documents of a batch, one text in memory at a time; raise StoreError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -370,11 +357,7 @@ class UtilizationSamples:
         return self._planned[bin][:n]
 
     def document_text(self, document_id: str) -> str:
-        """Return a document's text.
-
-        Raises:
-            StoreError: the store does not have the document.
-        """
+        """Return a document's text; raise StoreError if the store does not have it."""
         if document_id not in self._files:
             raise StoreError(f"Document {document_id[:12]} is missing; prepare the study again.")
         return read_text(self._files[document_id], document_id)
@@ -497,8 +480,7 @@ def solver_of(tokenizer: str) -> ScaleSolver:
 def batches_of(study: Study, store: Store) -> list[Batch]:
     """Return the batches of a study, smallest scale first, without a benchmark that is `left_out`.
 
-    Raises:
-        StudyError: the tokenizer cannot be opened, or no benchmark is left.
+    Raise StudyError without a tokenizer, or if no benchmark is left.
     """
     section, fingerprint = section_of(study), tokenizer_of(study, "utilization").fingerprint
     arms = list(dict.fromkeys(arm.of_document for arm in arms_of(section)))
@@ -543,9 +525,7 @@ def spec_hash(batches: Sequence[Batch]) -> str:
 def ensure_batch(study: Study, store: Store, batch: Batch) -> list[dict[str, Any]]:
     """Return the documents of a batch (`LISTED`); make them if the store lacks them.
 
-    Raises:
-        StudyError, VerificationError: see `make_batch`.
-        StoreError: the file cannot be written.
+    Raise as `make_batch`, and StoreError if the file cannot be written.
     """
     path = batch_file(store, study.name, batch)
     rows = read_batch(path, batch.hash)
@@ -566,11 +546,7 @@ def listed(study: Study, store: Store) -> Iterator[dict[str, Any]]:
 
 
 def whole_documents(study: Study, store: Store) -> Iterator[dict[str, Any]]:
-    """Yield a study's rows of `tables.UTILIZATION_DOCUMENTS`; make missing documents.
-
-    Raises:
-        StudyError, VerificationError, StoreError: see `ensure_batch`.
-    """
+    """Yield a study's rows of `tables.UTILIZATION_DOCUMENTS`, made as by `ensure_batch`."""
     batches = batches_of(study, store)
     for done, batch in enumerate(batches):
         report_step("documents", done, len(batches))

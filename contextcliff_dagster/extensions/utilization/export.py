@@ -20,9 +20,8 @@ _OF_DOCUMENT = ("document_id", "benchmark", "scale", "seed", "format", "length_t
 
 
 class Exported(NamedTuple):
-    """The export ``folder`` and the numbers of documents and questions in it."""
+    """The numbers of exported documents and questions."""
 
-    folder: Path
     documents: int
     questions: int
 
@@ -71,7 +70,7 @@ def export(
         for program in _PROGRAMS:
             copy = files.enter_context(atomic_path(folder / program.name, private=False))
             shutil.copyfile(program, copy)
-    return Exported(folder, len(written_ids), questions)
+    return Exported(len(written_ids), questions)
 
 
 def _rows(

@@ -24,30 +24,19 @@ from typing import Literal, NamedTuple
 MARKER = "Answer:"
 """Start of the last line if reasons come before the answer."""
 
-
 EXTRACTION_VERSION = "1"
 """Increase it if the same reply gives another answer."""
 
-
 Problem = Literal["none", "ambiguous"]
-
-
 _IDENTIFIERS = {"warehouse": "WH", "entity": "E", "node": "N"}
-
-
 _NAMED = re.compile(r"\b(warehouse|entity|node)\s+#?(\d{1,9})\b", re.IGNORECASE)
-
-
 _CODED = re.compile(r"\b(WH|SKU|E|N)-(\d{1,9})\b", re.IGNORECASE)
-
 
 _MARKED = re.compile(
     rf"^[\s>#*_`-]*(?:final\s+)?{MARKER[:-1]}[*_`]*\s*:", re.IGNORECASE | re.MULTILINE
 )
 
-
 _MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
-
 
 _TIMES = re.compile(
     rf"\b\d{{4}}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?Z?)?\b|\b\d{{1,2}}:\d\d(?::\d\d)?\b"
@@ -55,14 +44,11 @@ _TIMES = re.compile(
     re.IGNORECASE,
 )
 
-
 _SPACES = ",_'\u2019 \u00a0\u2009\u202f"
-
 
 _NUMBER = re.compile(
     rf"(?<![\w.])([-\u2212\u2013+]?)(\d{{1,3}}(?:[{_SPACES}]\d{{3}})+(?!\d)|\d+)(\.\d+)?(?!\w)"
 )
-
 
 _WORDS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "

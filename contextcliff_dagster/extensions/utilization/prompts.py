@@ -81,8 +81,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A partition: the calls of one benchmark, format, scale and arm. ``arm_label`` is the arm's
-    label in the records."""
+    """A partition: the calls of one benchmark, format, scale and arm, labelled as in records."""
 
     benchmark: BenchmarkName
     format: Format
@@ -99,8 +98,7 @@ class Cell:
 
 @lru_cache(maxsize=8)
 def cells_of(section: UtilizationSection) -> tuple[Cell, ...]:
-    """Return the cells of a study, ordered by benchmark, format, scale (smallest first) and arm
-    (base first)."""
+    """Return the cells of a study by benchmark, format, scale (smallest first) and arm."""
     arms = arms_of(section)
     return tuple(
         Cell(
@@ -164,9 +162,7 @@ def recipe_of(
 ) -> Recipe:
     """Return the recipe of an arm; only mode, system text and cache come from the study.
 
-    Raises:
-        StudyError: a study without a corpus sets a key of `prompt` that these prompts cannot
-            apply.
+    Raise StudyError for a key of `prompt` that would have no effect.
     """
     recipe = study.recipe()
     refuse_prompt_keys(study, "utilization", "seeds")

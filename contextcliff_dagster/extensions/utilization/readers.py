@@ -73,11 +73,7 @@ class ReadDocument:
 
 
 def read_prompt(text: str) -> Asking:
-    """Return the parts of a prompt; recently read documents are cached.
-
-    Raises:
-        NoDocumentError: the prompt has no question or no document of these benchmarks.
-    """
+    """Return a prompt's parts, documents cached; raise NoDocumentError for any other prompt."""
     edges = [text[:_EDGE_CHARACTERS], text[-_EDGE_CHARACTERS:]]
     question = parse_question(edges[1]) or parse_question(edges[0])
     if question is None:
@@ -195,11 +191,7 @@ _UNKNOWN = "unknown"
 
 
 def reader_identity(entry: ModelEntry) -> dict[str, Any]:
-    """Return everything that determines a reader's answers.
-
-    Raises:
-        EngineError: the entry's `model_id` is not a law of losses (planted reader only).
-    """
+    """Return everything that determines a reader's answers; raise EngineError without a law."""
     planted = entry.engine == "utilization-planted"
     return {
         "engine": entry.engine,
@@ -227,11 +219,7 @@ class _Reader(ScriptedEngine):
         super().__init__(entry, reader_identity(entry))
 
     def reply(self, prompt: Prompt, decoding: Decoding) -> tuple[str, str]:
-        """Return the answer to the prompt's question and the finish reason.
-
-        Raises:
-            RejectedError: the prompt has no question or no document of the benchmarks.
-        """
+        """Return the answer and the finish reason; raise RejectedError for any other prompt."""
         try:
             asking = read_prompt("\n".join(prompt.contents()))
         except NoDocumentError as error:
@@ -351,11 +339,7 @@ class PlantedLaw:
 
 
 def parse_law(text: str) -> PlantedLaw:
-    """Return the law in ``text``, such as `EXAMPLE`, with tokens/slope per format.
-
-    Raises:
-        ValueError: a part of ``text`` is malformed, unknown or out of range.
-    """
+    """Return the law in ``text``, such as `EXAMPLE` (tokens/slope); raise ValueError."""
     losses: dict[Format, Loss] = {}
     shares = {"top": 1.0, "chance": 0.0}
     for part in filter(None, (piece.strip() for piece in text.split(","))):

@@ -52,7 +52,9 @@ def score_rows(
 
     @lru_cache(maxsize=2)
     def stated(document_id: str) -> frozenset[str]:
-        return stated_in(documents(document_id))
+        """Return the document's numbers and words, with which wrong answers are compared."""
+        words = re.findall(r"[^\W\d_]+|\d+", documents(document_id))
+        return frozenset(str(int(word)) if word.isdecimal() else word.lower() for word in words)
 
     records = []
     for row in rows:
@@ -84,12 +86,6 @@ def score_rows(
         }
         records.append(record)
     return records
-
-
-def stated_in(text: str) -> frozenset[str]:
-    """Return a text's numbers and words, with which wrong answers are compared."""
-    words = re.findall(r"[^\W\d_]+|\d+", text)
-    return frozenset({str(int(word)) if word.isdecimal() else word.lower() for word in words})
 
 
 def _tag(

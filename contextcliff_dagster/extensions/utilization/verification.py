@@ -272,11 +272,7 @@ class Solver(Protocol):
         ...
 
     def solve(self, abouts: Sequence[About]) -> list[Solution]:
-        """Return the possible answers to each question.
-
-        Raises:
-            ValueError: the benchmark does not have one of the questions.
-        """
+        """Return the possible answers to each question; raise ValueError for an unknown one."""
         ...
 
 
@@ -286,11 +282,7 @@ def unknown_ask(benchmark: str, about: About) -> ValueError:
 
 
 def solver_for(records: Sequence[Record], benchmark: BenchmarkName) -> Solver:
-    """Return the solver of ``benchmark`` over ``records``.
-
-    Raises:
-        KeyError: a record lacks a field that its type requires.
-    """
+    """Return the solver of ``benchmark``; raise KeyError if a record lacks a field of its type."""
     if benchmark == "warehouse":
         return WarehouseSolver(records)
     if benchmark == "network":

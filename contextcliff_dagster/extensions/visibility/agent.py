@@ -117,11 +117,7 @@ class Texts:
 
 
 def texts_of(name: str) -> Texts:
-    """Return the texts of the task ``name``.
-
-    Raises:
-        KeyError: the task has no texts.
-    """
+    """Return the texts of the task ``name``; raise KeyError if it has none."""
     return Texts(*(BUNDLED_TEXTS | KAGGLE_TEXTS)[name], *PLACEBOS[name])
 
 
@@ -336,11 +332,7 @@ Each placebo contains about as many numbers as the text that it replaces.
 
 TEMPLATE = "{document}\n\n{question}"
 _INSTRUCTION = "Choose settings for the next trial that improve the score."
-
-
-def system_text() -> str:
-    """Return the text of the system message."""
-    return "Reply with one JSON object and nothing else."
+SYSTEM = "Reply with one JSON object and nothing else."
 
 
 def prompt_of(
@@ -348,8 +340,7 @@ def prompt_of(
 ) -> tuple[str, str]:
     """Return the prompt for the next step: the part that is constant during a run, and the rest.
 
-    Args:
-        texts: texts on the task and its score, with placebos; by default from `texts_of`.
+    Texts on the task and its score, and placebos, are those of `texts_of` by default.
 
     Raises:
         KeyError: no texts are given and the task has none.
@@ -499,11 +490,7 @@ def _integer(digits: str) -> float:
 
 
 def _checked(value: Any, depth: int) -> Any:
-    """Return the value with all strings made valid UTF-8.
-
-    Raises:
-        ValueError: the value is nested too deeply; the limit depends on the caller's stack.
-    """
+    """Return the value with all strings made valid UTF-8; raise ValueError if nested too deeply."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict | list) and not depth:

@@ -109,11 +109,7 @@ class Search(Protocol):
 
 
 def run_search(search: Search, objective: Objective, start: Config, budget: int) -> list[Trial]:
-    """Run the search and return ``budget`` + 1 trials: the start and the search's proposals.
-
-    Raises:
-        ValueError: the budget is negative.
-    """
+    """Return ``budget`` + 1 trials, start and proposals; raise ValueError for a budget below 0."""
     if budget < 0:
         raise ValueError("the budget must be 0 or more steps")
     trials = [Trial(start, objective(start))]

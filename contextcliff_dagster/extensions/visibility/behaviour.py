@@ -1,7 +1,6 @@
 """Measures of search behaviour that do not use scores: moves, repetition and circling.
 
 Context-eval's stability metrics are included, so that results stay comparable with its figures.
-
 """
 
 from __future__ import annotations
@@ -77,11 +76,7 @@ class Behaviour:
 
 
 def behaviour_of(space: Space, steps: Sequence[Step]) -> Behaviour:
-    """Return the behaviour in a run, given all its steps from the start on.
-
-    Raises:
-        KeyError: a configuration lacks a parameter of the space.
-    """
+    """Return the behaviour in a run, given all its steps from the start on; raise KeyError."""
     later = steps[1:]
     places = [place for place, step in enumerate(steps) if place and step.source == "model"]
     moves = np.array([space.distances(steps[k - 1].config, steps[k].config) for k in places])
@@ -177,8 +172,7 @@ class StabilityMetric:
     def evaluate_trace(self, trace_history: Sequence[Mapping[str, Any]]) -> Stability:
         """Return the stability of a run whose steps hold their configurations under ``config``.
 
-        Raises:
-            TypeError: a configuration has a value that JSON cannot hold.
+        Raise TypeError for a value that JSON cannot hold.
         """
         keys: set[str] = set()
         repeats = 0

@@ -113,8 +113,7 @@ def _skipping(study: Study, seeds: Sequence[int]) -> Study:
 
 
 def _read_keys(entries: Sequence[ModelEntry]) -> None:
-    """Read the models' API keys from ``.env`` in the current folder if the environment lacks them.
-    Other entries of the file are ignored."""
+    """Read API keys of the models that the environment lacks from ``.env`` in this folder."""
     from dotenv import dotenv_values
 
     file = Path(".env")
@@ -161,11 +160,7 @@ RUN_STEPS, GRID_SEEDS, GRID_STEPS = 3, 3, 10
 
 
 def levels_of(given: Sequence[str]) -> dict[str, list[str | int]]:
-    """Parse texts of the form ``AXIS=LEVEL,LEVEL`` into the levels of each axis.
-
-    Raises:
-        ValueError: a text names no axis or no levels; the message quotes it.
-    """
+    """Parse texts ``AXIS=LEVEL,LEVEL`` into the levels of each axis; raise ValueError."""
     levels: dict[str, list[str | int]] = {}
     for text in given:
         axis, _, values = text.partition("=")
@@ -241,11 +236,7 @@ def command_of(run: PlannedRun, section: VisibilitySection, model: str) -> str:
 
 
 def print_plan(study: Study, options: RunOptions) -> None:
-    """Print a grid's runs as commands, its calls, its landscapes and the seeds that it skips.
-
-    Raises:
-        ContextCliffError: the study cannot be measured.
-    """
+    """Print a grid's runs as commands, its calls, its landscapes and the seeds that it skips."""
     from contextcliff_dagster.cli.commands.profile import say_notes
     from contextcliff_dagster.cli.display.samples import print_prepared
     from contextcliff_dagster.extensions.visibility.kept_landscapes import landscapes_left

@@ -72,9 +72,7 @@ def uses_what_it_sees(prompt: str, rng: np.random.Generator) -> str:
 
 
 def _candidates(view: PromptView, centre: Floats, rng: np.random.Generator) -> Floats:
-    """Return candidate positions (64, D): near ``centre`` or, for half if bounds are known,
-    anywhere.
-    """
+    """Return candidate positions (64, D) near ``centre`` or, if bounds are known, half anywhere."""
     widths = np.tile(_STEPS, _CANDIDATES // len(_STEPS))[:, None]
     near: Floats = centre + rng.normal(0.0, 1.0, (_CANDIDATES, len(centre))) * widths
     if not view.bounds:
@@ -101,9 +99,7 @@ def _kernel(a: Floats, b: Floats) -> Floats:
 
 
 def _places(view: PromptView, trial: Seen) -> Sequence[float]:
-    """Return a trial's position: 0 to 1 between bounds or, without bounds, log10 divided by
-    four.
-    """
+    """Return a trial's position: 0 to 1 between bounds or, without them, log10 divided by four."""
     return [_place(view, name, trial.config[name]) for name in view.names]
 
 
@@ -168,11 +164,7 @@ class PromptView:
 
 
 def read_prompt(prompt: str) -> PromptView:
-    """Parse the information in a prompt created by `agent.prompt_of`.
-
-    Raises:
-        ValueError: the text is not such a prompt.
-    """
+    """Parse the information in a prompt of `agent.prompt_of`; raise ValueError for another text."""
     match, current = _NAMES.search(prompt), _CURRENT.search(prompt)
     if match is None or current is None:
         raise ValueError("the prompt is not one of the experiment visibility")
@@ -224,20 +216,14 @@ def agent_identity(entry: ModelEntry) -> dict[str, Any]:
 
 
 class Agent(ScriptedEngine):
-    """An engine that replies with an agent's proposals; prompt and seed determine its random
-    draws.
-    """
+    """An engine that replies with an agent's proposals; prompt and seed determine its draws."""
 
     def __init__(self, entry: ModelEntry) -> None:
         super().__init__(entry, agent_identity(entry))
         self._agent = _AGENTS[entry.engine]
 
     def reply(self, prompt: Prompt, decoding: Decoding) -> tuple[str, str]:
-        """Return the next configuration.
-
-        Raises:
-            RejectedError: the prompt is not one of this experiment.
-        """
+        """Return the next configuration; raise RejectedError for a prompt of another experiment."""
         seed = decoding.sampling.seed if decoding.sampling else 0
         rng = np.random.default_rng([int(prompt.hash[:12], 16), seed])
         try:

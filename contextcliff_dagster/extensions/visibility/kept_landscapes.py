@@ -102,8 +102,7 @@ def frozen_list(study: Study, store: Store) -> DocumentList | None:
 def write_grounds(study: Study, store: Store, grounds: Mapping[str, Ground]) -> None:
     """Record that the study began with ``grounds``, whose landscapes are already in the store.
 
-    Raises:
-        StoreError: the study has begun with other landscapes.
+    Raise StoreError if the study has begun with other landscapes.
     """
     folder, rows = _folder(study, store), [row_of(*named) for named in grounds.items()]
     listing = read_list(folder, _asked(study))
@@ -131,8 +130,7 @@ def _begun(study: Study, store: Store) -> dict[str, Ground]:
 def ground_named(name: str, store: Store, section: VisibilitySection) -> Ground:
     """Return a benchmark's ground; tabulate its landscape unless it is stored or not needed.
 
-    Raises:
-        StudyError, DataError, StoreError: see `grounds_of`.
+    Raise as `grounds_of`.
     """
     task, (points, splits) = task_named(name), size_of(section)
     data = load_data(task, store)
@@ -191,11 +189,7 @@ _TIMED = 4
 
 
 def landscapes_left(study: Study, store: Store) -> list[Work]:
-    """Return the landscapes that a study's first call has to wait for; writes nothing.
-
-    Raises:
-        StudyError, DataError, StoreError: see `grounds_of`.
-    """
+    """Return the landscapes that a study's first call has to wait for; raise as `grounds_of`."""
     section = section_of(study)
     if section.is_single or frozen_list(study, store) is not None:
         return []
@@ -203,12 +197,9 @@ def landscapes_left(study: Study, store: Store) -> list[Work]:
 
 
 def work_left(name: str, store: Store, section: VisibilitySection) -> Work:
-    """Return the work of tabulating a benchmark's landscape; writes nothing.
+    """Return the work of tabulating a benchmark's landscape; raise as `grounds_of`.
 
     The CPU time is that of four trainings, times the rows.
-
-    Raises:
-        StudyError, DataError, StoreError: see `grounds_of`.
     """
     task, (points, splits) = task_named(name), size_of(section)
     data, total = load_data(task, store), points * splits
@@ -262,8 +253,6 @@ def _asked(study: Study) -> str:
 
 
 LEAST_SPREAD = 0.05
-
-
 LEAST_ERRORS = 3.0
 
 
@@ -274,15 +263,11 @@ class Acceptance:
     Attributes:
         spread: difference between the best and the worst configuration, in the score's unit.
         standard_error: standard error of the spread.
-        splits: number of splits over which the spread is averaged.
-        failed: number of configurations that could not be trained on every split.
         refused: reasons for rejection, as phrases; empty if the landscape is acceptable.
     """
 
     spread: float
     standard_error: float
-    splits: int
-    failed: int
     refused: tuple[str, ...]
 
     @property
@@ -304,10 +289,8 @@ def accept(landscape: Landscape) -> Acceptance:
     if splits < 4:
         raise ValueError("a landscape is judged on four splits or more")
     complete = np.isfinite(landscape.test).all(axis=1)
-    failures = int((~complete).sum())
     if complete.sum() < 2:
-        reason = "fewer than two configurations could be trained"
-        return Acceptance(0.0, 0.0, splits, failures, (reason,))
+        return Acceptance(0.0, 0.0, ("fewer than two configurations could be trained",))
     scores = landscape.test[complete] / landscape.unit
     if not landscape.higher_is_better:
         scores = -scores
@@ -322,7 +305,7 @@ def accept(landscape: Landscape) -> Acceptance:
         reasons.append(f"its scores spread by {spread:.3f}, less than {LEAST_SPREAD}")
     if spread < LEAST_ERRORS * error:
         reasons.append(f"its spread is {spread / error:.1f} standard errors, fewer than 3")
-    return Acceptance(spread, error, splits, failures, tuple(reasons))
+    return Acceptance(spread, error, tuple(reasons))
 
 
 def _compared(chosen: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -340,11 +323,7 @@ def landscape_file(store: Store, task: str, made_of: str) -> Path:
 
 
 def write_landscape(store: Store, landscape: Landscape) -> Path:
-    """Write a landscape with its SHA-256; return the path.
-
-    Raises:
-        StoreError: the store cannot be written.
-    """
+    """Write a landscape with its SHA-256, and return the path; raise StoreError."""
     path = landscape_file(store, landscape.task, landscape.made_of)
     write_json(path, as_json(landscape))
     return path
@@ -367,11 +346,7 @@ def as_json(landscape: Landscape) -> dict[str, Any]:
 
 
 def read_landscape(store: Store, task: str, made_of: str) -> Landscape | None:
-    """Return the stored landscape with this task and fingerprint, or None if there is none.
-
-    Raises:
-        StoreError: the file is damaged, or of another version.
-    """
+    """Return the stored landscape with this fingerprint, or None; raise StoreError if damaged."""
     path = landscape_file(store, task, made_of)
     try:
         landscape = from_json(path.read_bytes())
@@ -455,36 +430,29 @@ class Landscapes(KeptDocuments):
         return {"benchmarks": list(section.benchmarks)} | section.model_dump(include={"landscape"})
 
     def archived(self, study: Study, store: Store) -> KeptList | None:
-        return archived(study, store) if self.frozen(study, store) else None
+        if self.frozen(study, store) is None:
+            return None
+        section = section_of(study)
+        grounds, rows = grounds_of(study, store), []
+        for name, ground in grounds.items():
+            kept = Trainings(task_named(name), store, ground.data_sha256)
+            there = ground.landscape
+            parts = {
+                "landscape": {"made_of": ground.made_of} if there is None else as_json(there),
+                "trainings": kept.of_splits(section.seed_numbers),
+            }
+            for kind, content in parts.items():
+                text = json.dumps(content)
+                digest = hashlib.sha256(text.encode()).hexdigest()
+                rows.append({"document_id": digest, "benchmark": name, "kind": kind, "text": text})
+        data = {name: ground.data_sha256 for name, ground in grounds.items()}
+        return KeptList("landscapes", data, rows)
 
     def restore(self, study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:
         return restore(study, store, kept, file)
 
 
 LANDSCAPES = Landscapes()
-
-
-def archived(study: Study, store: Store) -> KeptList:
-    """Return a begun study's landscapes, and the trainings on its splits, for an archive.
-
-    Raises:
-        StoreError: the landscapes or trainings cannot be read.
-    """
-    section = section_of(study)
-    grounds, rows = grounds_of(study, store), []
-    for name, ground in grounds.items():
-        kept = Trainings(task_named(name), store, ground.data_sha256)
-        there = ground.landscape
-        parts = {
-            "landscape": {"made_of": ground.made_of} if there is None else as_json(there),
-            "trainings": kept.of_splits(section.seed_numbers),
-        }
-        for kind, content in parts.items():
-            text = json.dumps(content)
-            digest = hashlib.sha256(text.encode()).hexdigest()
-            rows.append({"document_id": digest, "benchmark": name, "kind": kind, "text": text})
-    data = {name: ground.data_sha256 for name, ground in grounds.items()}
-    return KeptList("landscapes", data, rows)
 
 
 def restore(study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:

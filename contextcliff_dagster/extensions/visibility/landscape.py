@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from contextcliff_dagster.contracts import DataError
 from contextcliff_dagster.extensions.visibility.tasks.task import (
+    Choice,
     Config,
     Data,
     Evaluation,
@@ -94,7 +95,7 @@ class Landscape:
         Distances are Euclidean in `Space.positions`; different choices are at distance 1.
         """
         positions = np.array([space.positions(config) for config in self.configs])
-        unordered = space.without_order()
+        unordered = [isinstance(parameter, Choice) for parameter in space.parameters]
 
         def scores(config: Config) -> Evaluation:
             distances = np.abs(positions - space.positions(config))
@@ -181,7 +182,6 @@ def sobol_configs(space: Space, count: int, seed: int) -> list[dict[str, Value]]
 
     Values follow each parameter's own scale and are rounded to three digits, so that an agent can
     repeat them exactly. With the same seed, a longer sequence starts with the shorter one.
-
 
     Raises:
         ValueError: ``count`` is less than one.
@@ -288,11 +288,7 @@ def members(landscape: Landscape, stratum: Stratum) -> NDArray[np.intp]:
 
 
 def start_of(landscape: Landscape, stratum: Stratum, seed: int) -> Start:
-    """Return a random start from a stratum.
-
-    Raises:
-        DataError: fewer than four configurations have scores, or a stratum is empty.
-    """
+    """Return a random start from a stratum; raise DataError if there are too few, or none."""
     n_known = int(np.isfinite(landscape.means).sum())
     empty = [name for name in get_args(Stratum) if not len(members(landscape, name))]
     if n_known < _FEWEST or empty:

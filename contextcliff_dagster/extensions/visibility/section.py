@@ -206,7 +206,6 @@ class VisibilitySection(Section):
     @field_validator("benchmarks")
     @classmethod
     def _are_known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-
         try:
             for name in value:
                 task_named(name)

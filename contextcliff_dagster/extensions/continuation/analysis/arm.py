@@ -56,9 +56,7 @@ MOST_ROUNDS = 20
 
 @dataclass(frozen=True, slots=True)
 class SizeTests:
-    """One endpoint of one arm by size (S), with the smallest p-value that each test can reach
-    (S).
-    """
+    """One endpoint of one arm by size, and the smallest p-value that each test can reach (S)."""
 
     sizes: list[SizeOutcome]
     least: list[float | None]
@@ -166,9 +164,7 @@ def _decline(
 
 
 def lost(means: Floats, base: int, size: int) -> Floats:
-    """Return each passage's mean at ``base`` minus its mean at ``size`` (P); tiny differences
-    become 0.
-    """
+    """Return each passage's mean at ``base`` less that at ``size`` (P), without rounding errors."""
     change = means[:, base] - means[:, size]
     return np.where(np.abs(change) < 1e-12, 0.0, change)
 
@@ -193,8 +189,7 @@ def locate_loss(
 ) -> LossLocation | None:
     """Return the size at which half of the final loss has occurred, or None without a loss.
 
-    Args:
-        shown_at: first size (tokens) whose decline is significant.
+    ``shown_at``: first size (tokens) whose decline is significant.
     """
     means = arm.means(endpoint)
     base = baseline_size(means)
@@ -288,9 +283,7 @@ def intact_limits(first: Floats, other: Floats, z: float) -> tuple[float, float]
 
 
 def share_limits(outcomes: Floats, z: float) -> tuple[float, float] | tuple[None, None]:
-    """Return Wilson's limits for the share without collapse (P, R), adjusted as in
-    `intact_limits`.
-    """
+    """Return Wilson's limits for the share without collapse (P, R), as `intact_limits` adjusts."""
     if np.isnan(outcomes).all():
         return None, None
     low, high = wilson_limits(*_effective_shares([outcomes])[0], z)

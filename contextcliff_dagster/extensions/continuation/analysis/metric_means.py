@@ -133,9 +133,7 @@ def _sizes(rows: pd.DataFrame, name: str, arm: ArmOutcomes, confidence: float) -
 def _interval(
     values: Floats, clusters: Ints, name: str, confidence: float
 ) -> tuple[float, float] | tuple[None, None]:
-    """Return the interval, limited to the metric's bounds, or None twice if clusters do not
-    differ.
-    """
+    """Return the interval within the metric's bounds; None twice if clusters do not differ."""
     means = ClusterMeans.of(values, clusters)
     if means is None or means.standard_error <= AGREE * max(abs(means.mean), 1.0):
         return None, None

@@ -253,10 +253,9 @@ def analyse_model(
 def noise_floor(
     scores: Sequence[float] | Floats, passages: int, settings: AnalysisSettings
 ) -> NoiseFloor | None:
-    """Return the mean human score and the range of means of ``passages`` human scores, or None.
+    """Return the mean human score and the range of means of ``passages`` scores, or None.
 
-    Raises:
-        ContextCliffError: a score is outside 0..1.
+    Raise ContextCliffError for a score outside 0..1.
     """
     values = np.asarray(scores, np.float64)
     values = values[~np.isnan(values)]

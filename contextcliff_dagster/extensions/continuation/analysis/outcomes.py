@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 
 
 COLUMNS = ("text", "passage", "context_tokens", "round", "arm", "score", "collapse")
-
-
 _KEYS = ["text", "passage", "context_tokens", "round", "arm"]
-
-
 LEAST_TEXTS = 5
 """Minimum texts for which intervals take texts as units; with fewer, the units are passages."""
 

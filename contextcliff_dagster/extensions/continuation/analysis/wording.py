@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from contextcliff_dagster.extensions.continuation.results import EndpointName
+from contextcliff_dagster.extensions.continuation.results import (
+    ArmDifference,
+    ArmResult,
+    ArmVerdict,
+    ContinuationVerdict,
+    Endpoint,
+    EndpointName,
+    NoiseFloor,
+)
 from contextcliff_dagster.reporting.wording import (
     difference,
     percent,
@@ -13,17 +20,6 @@ from contextcliff_dagster.reporting.wording import (
     tokens,
     two_digits,
 )
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.extensions.continuation.results import (
-        ArmDifference,
-        ArmResult,
-        ArmVerdict,
-        ContinuationVerdict,
-        Decline,
-        Endpoint,
-        NoiseFloor,
-    )
 
 NAMES: dict[EndpointName, str] = {"score": "score", "intact": "share without collapse"}
 
@@ -97,19 +93,16 @@ def _strongest(endpoint: Endpoint, alpha: float) -> str:
     if significant:
         _, size, decline = max(significant, key=lambda row: (row[2].decline or 0.0, row[1]))
         base = next(row.context_tokens for row in endpoint.sizes if row.mean is not None)
+        low, high = (score(end) for end in (decline.ci_low, decline.ci_high))
         return (
-            f"the {name} at {tokens(size)} tokens is {_less(decline)} lower than at {tokens(base)}"
+            f"the {name} at {tokens(size)} tokens is {score(decline.decline)} [{low}, {high}] "
+            f"lower than at {tokens(base)}"
         )
     slope = endpoint.trend.slope if endpoint.trend else None
     return (
         f"the {name} changes by {difference(slope)} with each doubling, although no single "
         "size shows it"
     )
-
-
-def _less(decline: Decline) -> str:
-    low, high = (score(end) for end in (decline.ci_low, decline.ci_high))
-    return f"{score(decline.decline)} [{low}, {high}]"
 
 
 def location_sentence(endpoint: Endpoint) -> str | None:

@@ -107,9 +107,7 @@ def sentences_of(text: str) -> list[str]:
 
 @lru_cache(maxsize=65_536)
 def syllables(word: str) -> int:
-    """Count groups of vowels without a final e, at least 1; words of up to three letters count
-    1.
-    """
+    """Count groups of vowels without a final e, at least 1; 1 in words of up to three letters."""
     if len(word) <= 3:
         return 1
     return max(1, len(_VOWELS.findall(word)) - word.endswith("e"))
@@ -121,11 +119,7 @@ def familiar_words(content: str) -> frozenset[str]:
 
 
 def read_word_list(path: Path) -> frozenset[str]:
-    """Return the lower-case familiar words of a user's file with one word per line.
-
-    Raises:
-        StudyError: the file cannot be read, or holds no words.
-    """
+    """Return the words, one per line, of a user's file; raise StudyError if there are none."""
     try:
         words = familiar_words(read_file(path).decode("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:

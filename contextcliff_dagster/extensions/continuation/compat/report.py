@@ -51,6 +51,12 @@ _CHANGED = {
     "vocabulary_diversity": "vocabulary diversity",
     "sentence_variance": "the variance of sentence lengths",
 }
+_STATES = {
+    "open": "Rounds at {} tokens are missing; run the same command again.",
+    "failed": "At {} tokens every batch had a round without an answer or below 60% of the "
+    "requested length, so the size is left out.",
+    "text too short": "The text is too short for {} tokens.",
+}
 _SHOWN = {
     "vocabulary_diversity": "vocabulary diversity",
     "cloze_score": "cloze score",
@@ -62,9 +68,7 @@ _SHOWN = {
 def result_of(run: StudyRun, experiment: Experiment, model: str) -> dict[str, Any]:
     """Return the averages at each size, ready for JSON, without coherence (it needs a network).
 
-    Raises:
-        StudyError: the word list cannot be read.
-        StoreError: outputs or documents are missing.
+    Raise as `generations_of`.
     """
     answers = generations_of(run, experiment, model)
     section = section_of(run.study)
@@ -132,11 +136,7 @@ def pictures_of(result: Mapping[str, Any]) -> dict[str, bytes]:
 def write_compat_report(
     run: StudyRun, results: Sequence[Mapping[str, Any]], others: Sequence[Section]
 ) -> ReportFiles:
-    """Write the page of a study without a length profile, followed by ``others``.
-
-    Raises:
-        StoreError: the page cannot be written.
-    """
+    """Write the page of a study without a length profile, then ``others``; raise StoreError."""
     from contextcliff_dagster.reporting.report_files import write_page
 
     page = compat_page(results, (run.study.description or run.study.name).removesuffix("."))
@@ -187,7 +187,11 @@ def _notes(result: Mapping[str, Any]) -> list[str]:
     for size in result["sizes"]:
         by_state.setdefault(size["state"], []).append(f"{size['context_tokens']:,}")
     replaced = sum(size["replaced"] for size in result["sizes"])
-    notes = _state_notes(by_state)
+    notes = [
+        text.format(", ".join(by_state[state]))
+        for state, text in _STATES.items()
+        if state in by_state
+    ]
     asked = sum(size["asked"] for size in result["sizes"])
     missing = Missing(**result["missing"]) if "missing" in result else Missing.of(())
     notes += filter(None, [unanswered_sentence(missing, asked - missing.total)])
@@ -203,17 +207,3 @@ def _notes(result: Mapping[str, Any]) -> list[str]:
     if result["text_repeated"]:
         notes.append("The text is too short for the largest window and was repeated.")
     return notes
-
-
-def _state_notes(by_state: Mapping[str, Sequence[str]]) -> list[str]:
-    words = {
-        "open": "Rounds at {} tokens are missing; run the same command again.",
-        "failed": "At {} tokens every batch had a round without an answer or below 60% of the "
-        "requested length, so the size is left out.",
-        "text too short": "The text is too short for {} tokens.",
-    }
-    return [
-        text.format(", ".join(by_state[state]))
-        for state, text in words.items()
-        if state in by_state
-    ]

@@ -19,6 +19,7 @@ from contextcliff_dagster.extensions.continuation.compat.metrics import METRICS
 from contextcliff_dagster.extensions.continuation.compat.statistics import (
     Round,
     averaged,
+    is_number,
     trend_analysis,
 )
 from contextcliff_dagster.store import write_atomic
@@ -46,9 +47,7 @@ class ContextResult:
 
 @dataclass(frozen=True)
 class Run:
-    """A run: ``metadata`` of the experiment, the author's figures, and a result per context
-    size.
-    """
+    """A run: ``metadata`` of the experiment, results by context size, and the author's figures."""
 
     metadata: Mapping[str, Any]
     contexts: Mapping[int, ContextResult]
@@ -79,17 +78,13 @@ class Run:
 
     @property
     def file_stem(self) -> str:
-        """Return the stem for CSV, texts and picture: `folder_name` with the text's full file
-        name.
-        """
+        """Return the stem of CSV, texts and picture: `folder_name` with the text's file name."""
         text = self.metadata.get("source_text_name", "text")
         return file_name(self.metadata.get("model_name"), text, self.metadata.get("model_id"))
 
 
 def file_name(*parts: object) -> str:
-    """Join names with hyphens; ``/ \\ :`` become hyphens, spaces ``_``, and ``<>"|?*`` are
-    dropped.
-    """
+    """Join names with hyphens; ``/ \\ :`` become hyphens, spaces ``_``, ``<>"|?*`` are dropped."""
     joined = "-".join(str(part) for part in parts)
     return joined.translate(str.maketrans("/\\: ", "---_", '<>"|?*'))
 
@@ -213,18 +208,15 @@ def _averages(rows: Iterable[Mapping[str, Any]], file: Path) -> dict[int, Contex
 
 def _figures(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``given`` without figures that are not finite numbers."""
-    return {key: v for key, v in given.items() if key not in _NUMERIC or _is_finite(v)}
-
-
-def _is_finite(value: object) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(value)  # type: ignore[arg-type]
+    return {
+        key: value
+        for key, value in given.items()
+        if key not in _NUMERIC or (is_number(value) and math.isfinite(value))
+    }
 
 
 def _row(row: Mapping[str | None, Any]) -> dict[str, Any]:
-    """Return the cells, with numbers parsed; empty cells and those beyond the header are
-    dropped.
-    """
+    """Return the cells, with numbers parsed, without empty ones and those beyond the header."""
     cells = {key: cell for key, cell in row.items() if key is not None and cell not in (None, "")}
     return _figures({k: v if k in _TEXT_COLUMNS else _number(v) for k, v in cells.items()})
 
@@ -267,11 +259,7 @@ _AUTHOR_SHOWN = (
 
 
 def start_folder(results: Path, run: Run) -> Path:
-    """Return the path of a new folder for ``run``; it is created when the first file is written.
-
-    Raises:
-        StudyError: the folder exists; it is left unchanged.
-    """
+    """Return the path of a new folder for ``run``; raise StudyError if it exists."""
     folder = results / run.folder_name
     if folder.exists():
         raise StudyError(

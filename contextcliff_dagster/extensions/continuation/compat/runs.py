@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path, PurePath
@@ -166,7 +166,7 @@ def chosen_rounds(rounds: Sequence[Round | None], size: int, *, drawn: bool = Tr
         if len(complete) < size:
             continue
         counted = list(range(start, start + size))
-        _, places = replacement(complete)
+        places = replacement(complete)
         further = rounds[start + size : start + size + len(places)]
         if len(further) < len(places):
             return Batch("open", start + size + len(places))
@@ -211,9 +211,7 @@ class Generations:
 def generations_of(run: StudyRun, experiment: Experiment, model: str) -> Generations:
     """Return the generations recorded in the ledger, without making calls.
 
-    Raises:
-        StudyError: the word list cannot be read.
-        StoreError: outputs or documents are missing.
+    Raise StudyError without the word list, StoreError without outputs or documents.
     """
     from contextcliff_dagster.experiments.common.measurement import ledger_rows, sources_of
 
@@ -240,12 +238,9 @@ def generations_of(run: StudyRun, experiment: Experiment, model: str) -> Generat
 
 
 def familiar_of(study: Study) -> frozenset[str] | None:
-    """Return the words of the study's word list, or None without one.
+    """Return the words of the study's word list, or None without one; raise StudyError.
 
     A study never gets a list that it was not measured with: outliers depend on the cloze score.
-
-    Raises:
-        StudyError: the list cannot be read.
     """
     from contextcliff_dagster.studies.study import absolute, refuse_without_leave
 
@@ -259,9 +254,7 @@ def familiar_of(study: Study) -> frozenset[str] | None:
 def run_of(
     study: Study, found: Generations, metadata: Mapping[str, Any], embed: Embed | None
 ) -> Run:
-    """Return the completed sizes as a run; without ``embed``, coherence is 0 as in
-    Context-Tester.
-    """
+    """Return the completed sizes as a run; without ``embed``, coherence is 0 as in its files."""
     section, tokenizer = section_of(study), tokenizer_of(study, "continuation")
     familiar = familiar_of(study)
     author_tokens = tokenizer.count(found.author)
@@ -334,9 +327,7 @@ def _round(row: Mapping[str, Any], study: Study, familiar: frozenset[str] | None
     }
 
 
-@lru_cache(maxsize=4096)
-def _metrics(text: str, familiar: frozenset[str] | None) -> Figures:
-    return text_metrics(text, familiar)
+_metrics = lru_cache(maxsize=4096)(text_metrics)
 
 
 def with_further_rounds(
@@ -344,10 +335,7 @@ def with_further_rounds(
 ) -> Study:
     """Return ``study`` with the retries and replacements that its answers so far call for.
 
-    This makes no calls and returns the same study if it needs no more rounds.
-
-    Raises:
-        StudyError, StoreError: the answers so far cannot be read.
+    This makes no calls. Raise StudyError or StoreError if the answers cannot be read.
     """
     if not store.has_ledger or DOCUMENTS.frozen(study, store) is None:
         return study
@@ -393,11 +381,7 @@ class RunName:
 
 
 def new_folder(results: Path, study: Study, named: RunName) -> Path:
-    """Return the path of a run's folder without creating it.
-
-    Raises:
-        StudyError: the folder exists, or the ID cannot be part of its name.
-    """
+    """Return the path of a run's new folder; raise StudyError for an ID that cannot name one."""
     if not named.id.strip() or not named.id.isprintable() or len(named.id) > _LONGEST_ID:
         raise StudyError(
             f"--model-id {named.id[:_LONGEST_ID]!r} cannot name a folder: write 1 to {_LONGEST_ID} "
@@ -411,9 +395,7 @@ def write_folder(
 ) -> Written:
     """Write all files of the completed sizes to ``folder``, or none; for ``embed`` see `run_of`.
 
-    Raises:
-        StudyError: no size is complete, or the folder exists by now.
-        StoreError: the files cannot be written.
+    Raise StudyError if no size is complete, StoreError if the files cannot be written.
     """
     section = section_of(study)
     run = run_of(study, found, metadata, embed)
@@ -429,8 +411,7 @@ def write_folder(
     except OSError as error:
         raise StoreError(f"{folder} cannot be written: {error.strerror or error}.") from error
     try:
-        at = datetime.now().astimezone().isoformat(timespec="seconds")
-        files = [*write_run(draft, run, at), write_picture(draft, run)]
+        files = [*write_run(draft, run, _now()), write_picture(draft, run)]
         if folder.exists():
             raise StudyError(f"{folder} exists by now; give this run another --model-id.")
         draft.chmod(0o755)
@@ -506,9 +487,7 @@ class Written:
 def analyse_again(folder: Path) -> Written:
     """Rewrite trends, CSV, texts and picture of the run in ``folder``; its rounds stay unchanged.
 
-    Raises:
-        ScoreFileError: there is no run, or it is damaged.
-        StoreError: the files cannot be written.
+    Raise ScoreFileError without a whole run, StoreError if files cannot be written.
     """
     run = _read(folder)
     return Written(run, (*write_analysis(folder, run, _now()), write_picture(folder, run)))
@@ -538,7 +517,7 @@ def measure_again(
     origin = {"reanalysed_from": str(folder), "reanalysed_at": at}
     embedder = {"reanalysis_embedding_model": embedding.name} if embedding.name else {}
     metadata = {**new_run.metadata, "reanalysis_metadata": {**origin, **embedder, **listed}}
-    new_run = Run(metadata, new_run.contexts, new_run.author, new_run.context_lengths)
+    new_run = replace(new_run, metadata=metadata)
     return Written(new_run, (*write_run(out, new_run, at), write_picture(out, new_run)))
 
 
@@ -583,7 +562,7 @@ def reanalysed(run: Run, familiar: frozenset[str] | None = None, embed: Embed | 
             for figures, text in zip(context.rounds, texts, strict=True)
         )
         contexts[size] = ContextResult(size, rounds, context.info)
-    return Run(run.metadata, contexts, run.author, run.context_lengths)
+    return replace(run, contexts=contexts)
 
 
 def _figures(text: str, familiar: frozenset[str] | None, embed: Embed | None) -> Figures:

@@ -9,9 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import DataError, StudyError
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
 _SMALLEST_TIER, _SMALLEST = 2048, 1024
 
@@ -49,11 +52,7 @@ def context_lengths(
 
 
 def require_start(start_context: int, max_tokens: int) -> None:
-    """Raise StudyError unless a context of ``start_context`` tokens holds twice ``max_tokens``.
-
-    Raises:
-        StudyError: ``start_context`` is smaller than twice ``max_tokens``.
-    """
+    """Raise StudyError unless a context of ``start_context`` tokens holds twice ``max_tokens``."""
     if start_context < 2 * max_tokens:
         raise StudyError(
             f"--start-context is {start_context:,}, less than twice --max-tokens "
@@ -65,12 +64,6 @@ _STOPS = re.compile(r"""["'“”‘’][.!?]+["'“”‘’]|\.{3,}[!?]?|[.!?]
 _INITIAL = re.compile(r"\b[A-Z]\Z")
 _BOUNDARY = re.compile(r"""[.!?]+["'”’)\]]*(?=\s|\Z)|\n\n+""")
 _SHARE_USED, _SURPLUS, _MARGIN = 0.8, 1.2, 20
-
-
-class TokenCounter(Protocol):
-    """Counter of tokens in plain text."""
-
-    def count(self, text: str) -> int: ...
 
 
 def source_text(content: str) -> str:
@@ -101,7 +94,7 @@ class Slices:
     """
 
     text: str
-    tokenizer: TokenCounter
+    tokenizer: Tokenizer
     max_tokens: int
     overhead: int
     source_tokens: int
@@ -122,18 +115,13 @@ class Slices:
         return self.tokenizer.count(self.before)
 
     def has(self, context_tokens: int) -> bool:
-        """Return whether the text fills that size; the reference stops at the first unfilled
-        size.
-        """
+        """Return whether the text fills that size; from the first that it does not, none is."""
         return 0 < self._story_tokens(context_tokens) <= self._tokens_before
 
     def context(self, context_tokens: int) -> str:
         """Return the text before the continuation that fills a window of ``context_tokens``.
 
-        It may end in an unfinished sentence; `trimmed` removes that.
-
-        Raises:
-            DataError: the text is too short, or the window has no room for context.
+        It may end in an unfinished sentence (see `trimmed`). Raise DataError if it does not fit.
         """
         if not self.has(context_tokens):
             raise DataError(
@@ -148,7 +136,7 @@ class Slices:
 
 
 def sliced(
-    text: str, tokenizer: TokenCounter, max_context: int, max_tokens: int, instruction: str
+    text: str, tokenizer: Tokenizer, max_context: int, max_tokens: int, instruction: str
 ) -> Slices:
     """Return ``text`` (from `source_text`) cut for contexts of up to ``max_context`` tokens.
 
@@ -171,7 +159,7 @@ def needed_tokens(max_context: int, max_tokens: int) -> int:
     return int(_SURPLUS * max_context) + max_tokens
 
 
-def last_tokens(text: str, tokenizer: TokenCounter, most: int) -> str:
+def last_tokens(text: str, tokenizer: Tokenizer, most: int) -> str:
     """Return the longest suffix of ``text``, to the character, that has at most ``most`` tokens."""
     end = len(text)
 
@@ -190,7 +178,7 @@ def _reach(length: int, is_over: Callable[[int], bool], tokens: int) -> int:
     return min(n, length)
 
 
-def pruned(text: str, tokenizer: TokenCounter, most: int) -> str:
+def pruned(text: str, tokenizer: Tokenizer, most: int) -> str:
     """Return the longest prefix of ``text`` that ends at a boundary and has ``most`` tokens or
     fewer.
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 
@@ -39,7 +39,7 @@ def averaged(rounds: Sequence[Round]) -> dict[str, Any]:
         averages = {
             field: round(statistics.mean(values_of(rounds, field)), 4)
             for field, first in rounds[0].items()
-            if _is_number(first) and field not in _NO_AVERAGE
+            if is_number(first) and field not in _NO_AVERAGE
         }
         others = {field: first for field, first in rounds[0].items() if field not in averages}
         mean = {**others, **averages}  # in the reference's order of columns
@@ -53,10 +53,11 @@ def averaged(rounds: Sequence[Round]) -> dict[str, Any]:
 
 def values_of(rounds: Sequence[Round], field: str) -> list[float]:
     """Return the numeric values of ``field`` in the rounds."""
-    return [figures[field] for figures in rounds if _is_number(figures.get(field))]
+    return [figures[field] for figures in rounds if is_number(figures.get(field))]
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether ``value`` is a number; booleans are none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -73,51 +74,17 @@ _DECISIVE = ("cloze_score", "vocabulary_diversity")
 _LEAST, _SLACK, _MOST_REPLACED, _LEAST_LENGTH = 4, 1e-9, 0.3, 0.6
 
 
-def iqr_outliers(
-    values: Sequence[float], multiplier: float = 1.5
-) -> tuple[list[int], dict[str, float]]:
-    """Return the indices of values over ``multiplier`` IQRs beyond the quartiles, and the bounds.
+def iqr_outliers(values: Sequence[float], multiplier: float = 1.5) -> list[int]:
+    """Return the indices of values over ``multiplier`` IQRs beyond the quartiles.
 
     Quartiles are interpolated linearly (Hyndman and Fan 1996, type 7). Fewer than four values
-    have no outliers and no bounds.
+    have no outliers.
     """
     if len(values) < _LEAST:
-        return [], {}
-    q1, median, q3 = (float(q) for q in np.quantile(values, [0.25, 0.5, 0.75]))
+        return []
+    q1, q3 = (float(q) for q in np.quantile(values, [0.25, 0.75]))
     low, high = q1 - multiplier * (q3 - q1), q3 + multiplier * (q3 - q1)
-    places = [k for k, x in enumerate(values) if x < low - _SLACK or x > high + _SLACK]
-    bounds = {"q1": q1, "q3": q3, "iqr": q3 - q1, "lower_bound": low, "upper_bound": high}
-    return places, {**bounds, "median": median}
-
-
-def round_outliers(rounds: Sequence[Round]) -> dict[str, Any]:
-    """Return the outlier rounds by metric; rounds that are outliers in two metrics are severe.
-
-    Fewer than four rounds have no outliers, for the reason `insufficient_data`.
-    """
-    if len(rounds) < _LEAST:
-        return {"has_outliers": False, "reason": "insufficient_data"}
-    details: dict[str, Any] = {}
-    times: Counter[int] = Counter()
-    for metric in OUTLIER_METRICS:
-        values = values_of(rounds, metric)
-        places, bounds = iqr_outliers(values) if len(values) == len(rounds) else ([], {})
-        times.update(places)
-        if places:
-            details[metric] = {
-                "outlier_indices": places,
-                "outlier_values": [values[k] for k in places],
-                "iqr_stats": bounds,
-                "outlier_count": len(places),
-            }
-    return {
-        "has_outliers": bool(details),
-        "total_rounds": len(rounds),
-        "metrics_analyzed": list(OUTLIER_METRICS),
-        "outlier_details": details,
-        "outlier_rounds": sorted(times),
-        "severe_outlier_rounds": sorted(k for k, n in times.items() if n >= 2),
-    }
+    return [k for k, x in enumerate(values) if x < low - _SLACK or x > high + _SLACK]
 
 
 def is_long_enough(tokens: int, max_tokens: int) -> bool:
@@ -127,28 +94,23 @@ def is_long_enough(tokens: int, max_tokens: int) -> bool:
 
 def selected_rounds(rounds: Sequence[Round]) -> list[int]:
     """Return the indices of outliers in cloze score or diversity, or in any two metrics."""
-    if len(rounds) < _LEAST:
-        return []
-    report = round_outliers(rounds)
-    decisive = (report["outlier_details"].get(m, {}).get("outlier_indices", []) for m in _DECISIVE)
-    return sorted({*report["severe_outlier_rounds"], *(k for places in decisive for k in places)})
+    times: Counter[int] = Counter()
+    decisive: set[int] = set()
+    for metric in OUTLIER_METRICS:
+        values = values_of(rounds, metric)
+        places = iqr_outliers(values) if len(values) == len(rounds) else []
+        times.update(places)
+        decisive.update(places if metric in _DECISIVE else ())
+    return sorted(decisive | {k for k, n in times.items() if n >= 2})
 
 
-Decision = Literal["keep", "replace", "too_many"]
+def replacement(rounds: Sequence[Round]) -> list[int]:
+    """Return the indices of a batch's rounds to generate again; they are not examined again.
 
-
-def replacement(rounds: Sequence[Round]) -> tuple[Decision, list[int]]:
-    """Return the decision on a batch, and the indices of rounds to generate again.
-
-    A batch without outliers, or with outliers in more than 30% of its rounds, is kept. Otherwise
-    only the outliers are generated again and replaced, and not examined again.
+    A batch with outliers in more than 30% of its rounds is kept as it is.
     """
     places = selected_rounds(rounds)
-    if not places:
-        return "keep", []
-    if len(places) > _MOST_REPLACED * len(rounds):
-        return "too_many", []
-    return "replace", places
+    return places if len(places) <= _MOST_REPLACED * len(rounds) else []
 
 
 _RULES = (
@@ -190,9 +152,7 @@ _ALIKE = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Convergence:
-    """Context sizes (tokens, ascending), and whether each metric is near the author's at each
-    size.
-    """
+    """Context sizes (tokens, ascending), and at which of them each metric is near the author's."""
 
     tolerance: float
     sizes: tuple[int, ...]
@@ -245,8 +205,6 @@ def _jaccard(first: Sequence[bool], second: Sequence[bool]) -> float:
     return sum(a and b for a, b in zip(first, second, strict=True)) / union if union else 0.0
 
 
-Correction = Literal["holm", "bonferroni", "fdr_bh"]
-
 _DEFAULTS = {
     "vocabulary_diversity": 0.5,
     "cloze_score": 25.0,
@@ -256,14 +214,15 @@ _DEFAULTS = {
 _RESAMPLES, _SEED, _ALPHA = 10_000, 42, 0.05
 
 
-def composite_score(
-    diversity: float, cloze: float, coherence: float, bigram_repetition: float
-) -> float:
+def composite_of(figures: Round) -> float:
     """Return the mean of four parts, each clipped to 0..1, as 0 to 100; higher is worse.
 
-    Clipping hides how extreme a repetition is, and a text with an extremely low cloze score counts
-    as good.
+    Missing figures get mid-range defaults. Clipping hides how extreme a repetition is, and a text
+    with an extremely low cloze score counts as good.
     """
+    raw = {key: figures.get(key) for key in _DEFAULTS}
+    values = {k: _DEFAULTS[k] if value is None else float(value) for k, value in raw.items()}
+    diversity, cloze, coherence, bigram_repetition = values.values()
     parts = (
         1 - (diversity - 0.3) / 0.3,
         (cloze - 15) / 25,
@@ -271,13 +230,6 @@ def composite_score(
         bigram_repetition / 0.3,
     )
     return 100 * sum(min(max(part, 0.0), 1.0) for part in parts) / len(parts)
-
-
-def composite_of(figures: Round) -> float:
-    """Return the composite score of a generation; missing figures get mid-range defaults."""
-    raw = {key: figures.get(key) for key in _DEFAULTS}
-    values = {k: _DEFAULTS[k] if value is None else float(value) for k, value in raw.items()}
-    return composite_score(*values.values())
 
 
 def bootstrap_mean(values: Sequence[float]) -> tuple[float, float, float]:
@@ -316,42 +268,20 @@ def magnitude(effect: float) -> Literal["small", "medium", "large"]:
     return "medium" if abs(effect) > 0.3 else "small"
 
 
-def rejected(
-    p_values: Sequence[float], method: Correction = "holm", alpha: float = _ALPHA
-) -> list[bool]:
-    """Return which hypotheses are rejected; a p value exactly at its limit is, as there."""
+def rejected(p_values: Sequence[float]) -> list[bool]:
+    """Return which hypotheses Holm's method rejects; a p value exactly at its limit is."""
     n = len(p_values)
-    if method == "bonferroni":
-        return [p <= alpha / n for p in p_values]
     order = sorted(range(n), key=p_values.__getitem__)
-    if method == "holm":
-        met = [p_values[place] <= alpha / (n - k) for k, place in enumerate(order)]
-        count = met.index(False) if False in met else n
-    else:
-        met = [p_values[place] <= k / n * alpha for k, place in enumerate(order, 1)]
-        count = n - met[::-1].index(True) if True in met else 0
-    chosen = set(order[:count])
+    met = [p_values[place] <= _ALPHA / (n - k) for k, place in enumerate(order)]
+    chosen = set(order[: met.index(False) if False in met else n])
     return [place in chosen for place in range(n)]
 
 
-def adjusted(p_values: Sequence[float], method: Correction = "holm") -> list[float]:
-    """Return adjusted p values (Holm 1979; Benjamini and Hochberg 1995; Bonferroni)."""
-    if method == "bonferroni":
-        return [min(p * len(p_values), 1.0) for p in p_values]
-    if method == "holm" or not p_values:
-        return [p for p in holm(p_values) if p is not None]
-    from scipy.stats import false_discovery_control
-
-    return [float(p) for p in false_discovery_control(p_values)]
-
-
 def spearman(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
-    """Return the rank correlation and p by Student's t (Spearman 1904); (0, 1) below three, NaN
-    for constants.
-    """
+    """Return Spearman's rank correlation and p by Student's t; (0, 1) below three values."""
     if len(x) < 3:
         return 0.0, 1.0
-    if len(set(x)) == 1 or len(set(y)) == 1:
+    if len(set(x)) == 1 or len(set(y)) == 1:  # undefined for constants
         return math.nan, math.nan
     from scipy.stats import spearmanr
 
@@ -362,16 +292,15 @@ def spearman(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
 def degradation_statistics(rounds: Mapping[int, Sequence[Round]]) -> dict[str, Any]:
     """Return composite scores, tests against the smallest context, effects, trend and a summary.
 
-    Args:
-        rounds: generations by context size (tokens), in any order, with at least one per size.
+    ``rounds``: generations by context size (tokens), in any order, with at least one per size.
     """
     sizes = sorted(rounds)
     scores = {size: [composite_of(figures) for figures in rounds[size]] for size in sizes}
     base, larger = scores[sizes[0]], sizes[1:]
-    rho, trend_p = spearman(sizes, [_mean(scores[size]) for size in sizes])
+    rho, trend_p = spearman(sizes, [statistics.fmean(scores[size]) for size in sizes])
     tests = {size: mann_whitney(base, scores[size]) for size in larger}
     p_values = [p for _, p in tests.values()]
-    corrected, rejections = adjusted(p_values), rejected(p_values)
+    corrected, rejections = holm(p_values), rejected(p_values)
     effects = {size: rank_biserial(base, scores[size]) for size in larger}
     degrading = rho > 0.5 and trend_p < _ALPHA
     return {
@@ -409,7 +338,3 @@ def _with_interval(scores: Sequence[float]) -> dict[str, Any]:
     mean, low, high = bootstrap_mean(scores)
     ends = {"mean": mean, "ci_lower": low, "ci_upper": high}
     return {"composite_scores": list(scores), **ends, "std": float(np.std(scores))}
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

@@ -65,11 +65,7 @@ class StaticEmbedder:
 
 
 def local_embedder() -> StaticEmbedder | None:
-    """Return the local embedder, or None without the extra ``embeddings``.
-
-    Raises:
-        EngineError: its files are damaged.
-    """
+    """Return the local embedder, or None without the extra; raise EngineError if damaged."""
     folder = local_files()
     return None if folder is None else StaticEmbedder(folder)
 
@@ -172,10 +168,7 @@ def sentence_coherence(prose: Prose, embedder: Embedder) -> Coherence:
 def coherence_of_texts(texts: Sequence[Prose], embedder: Embedder) -> list[Coherence]:
     """Return the coherence of each text; all their sentences go to the embedder at once.
 
-    Sentences whose embedding has length 0 are left out.
-
-    Raises:
-        EngineError: the embeddings are unavailable.
+    Sentences whose embedding has length 0 are left out. Raise EngineError without embeddings.
     """
     sentences = [prose.sentences() for prose in texts]
     # Too few sentences for two pairs are not embedded.

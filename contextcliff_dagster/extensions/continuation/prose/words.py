@@ -14,6 +14,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import pairwise
 
@@ -81,11 +82,7 @@ _LANGUAGES = tuple(FUNCTION_WORDS)
 
 
 def function_words(words: Sequence[str], language: str = "English") -> NDArray[np.bool_]:
-    """Return which lower-case ``words`` are function words; contractions count by their first part.
-
-    Raises:
-        ValueError: `FUNCTION_WORDS` does not have the language.
-    """
+    """Return which lower-case ``words`` are function words, contractions by their first part."""
     return _memberships(words)[:, _LANGUAGES.index(language)]
 
 
@@ -358,22 +355,9 @@ def _overlap(continuation: Prose, author: Prose) -> Overlap:
     if runs:
         author_runs = set(_runs(author))
         shared = sum(run in author_runs for run in runs) / len(runs)
-    return Overlap(_longest_run(continuation.words, author.words), shared)
+    matcher = SequenceMatcher(None, continuation.words, author.words, autojunk=False)
+    return Overlap(matcher.find_longest_match().size, shared)
 
 
 def _runs(prose: Prose) -> list[tuple[str, ...]]:
     return [prose.words[at : at + RUN_WORDS] for at in range(len(prose.words) - RUN_WORDS + 1)]
-
-
-def _longest_run(a: Sequence[str], b: Sequence[str]) -> int:
-    """Return the length of the longest common stretch (dynamic programming)."""
-    numbers = {word: number for number, word in enumerate(dict.fromkeys(b))}
-    author_ids = np.array([numbers[word] for word in b], np.int64)
-    lengths = np.zeros(len(b) + 1, np.int32)
-    longest = 0
-    for word in a:
-        same = author_ids == numbers.get(word, -1)
-        lengths[1:] = np.where(same, lengths[:-1] + 1, 0)
-        lengths[0] = 0
-        longest = max(longest, int(lengths.max()))
-    return longest

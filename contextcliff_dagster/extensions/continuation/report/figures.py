@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.extensions.continuation.results import EndpointName
+from contextcliff_dagster.extensions.continuation.results import (
+    ArmComparison,
+    ArmDifference,
+    ArmResult,
+    ContinuationResult,
+    Decline,
+    Endpoint,
+    EndpointName,
+)
 from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.wording import level, tokens, two_digits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from contextcliff_dagster.extensions.continuation.results import (
-        ArmComparison,
-        ArmDifference,
-        ArmResult,
-        ContinuationResult,
-        Decline,
-        Endpoint,
-    )
 
 _WIDE, _LEFT = 10.1, 1.05
 

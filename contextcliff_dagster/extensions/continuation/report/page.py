@@ -14,7 +14,16 @@ from contextcliff_dagster.extensions.continuation.report.run_page import (
     metric_name,
     plot_metrics,
 )
-from contextcliff_dagster.extensions.continuation.results import ArmResult, ContinuationResult
+from contextcliff_dagster.extensions.continuation.results import (
+    ArmDifference,
+    ArmResult,
+    ContinuationResult,
+    Decline,
+    Endpoint,
+    LossLocation,
+    MetricSize,
+    Recitation,
+)
 from contextcliff_dagster.reporting.html.metric_chart import interval_words, number_words
 from contextcliff_dagster.reporting.sections import (
     Block,
@@ -46,14 +55,6 @@ from contextcliff_dagster.store import slug
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.study_run import StudyRun
-    from contextcliff_dagster.extensions.continuation.results import (
-        ArmDifference,
-        Decline,
-        Endpoint,
-        LossLocation,
-        MetricSize,
-        Recitation,
-    )
     from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.studies import Study
 
@@ -327,14 +328,12 @@ def _answer(result: ContinuationResult, pictures: Mapping[str, bytes]) -> list[B
 
 
 def _sizes(result: ContinuationResult) -> list[Section]:
-    return [_arm_section(arm, result) for arm in result.arms]
-
-
-def _arm_section(arm: ArmResult, result: ContinuationResult) -> Section:
-    sentences = [arm.reason, *arm.sentences]
-    table = collapses(arm, result)
-    blocks: list[Block] = [Bullets(sentences), *sizes(arm, result)]
-    return Section([Code(arm.arm)], [*blocks, *([table] if table else [])], 3)
+    sections = []
+    for arm in result.arms:
+        table = collapses(arm, result)
+        blocks: list[Block] = [Bullets([arm.reason, *arm.sentences]), *sizes(arm, result)]
+        sections.append(Section([Code(arm.arm)], [*blocks, *([table] if table else [])], 3))
+    return sections
 
 
 def _arms(result: ContinuationResult, pictures: Mapping[str, bytes]) -> list[Section]:
@@ -414,11 +413,7 @@ def _method(result: ContinuationResult) -> list[Section]:
 def write_continuation_report(
     run: StudyRun, results: Sequence[ContinuationResult], others: Sequence[Section]
 ) -> ReportFiles:
-    """Write the page of a study without a length profile, followed by ``others``.
-
-    Raises:
-        StoreError: the page cannot be written.
-    """
+    """Write the page of a study without a length profile, then ``others``; raise StoreError."""
     from contextcliff_dagster.reporting.report_files import write_page
 
     pictures = draw_pictures(results)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -115,7 +115,10 @@ def metric_chart(
     ``about`` states in a few words how each arm was sampled.
     """
     of = "text" if result.arms[0].clusters == "texts" else "passage"
-    lines = [_arm_line(arm, result, (about or {}).get(arm.arm, ())) for arm in result.arms]
+    lines = [
+        Line(arm.arm, list(result.sizes), points_of(arm, result), (about or {}).get(arm.arm, ()))
+        for arm in result.arms
+    ]
     measured = {
         key
         for line in lines
@@ -164,11 +167,6 @@ def author_figures(result: ContinuationResult) -> dict[str, tuple[float, Interva
             band = None if author.sd is None else (author.mean - author.sd, author.mean + author.sd)
             figures[metric.name] = author.mean, band
     return figures
-
-
-def _arm_line(arm: ArmResult, result: ContinuationResult, about: Sequence[str]) -> Line:
-    points = points_of(arm, result)
-    return Line(arm.arm, list(result.sizes), points, about)
 
 
 def _arm_point(size: SizeOutcome | MetricSize) -> Point:
@@ -547,9 +545,7 @@ def _distinct_names(runs: Sequence[Run], paths: Sequence[Path]) -> list[Run]:
     return [
         run
         if names.count(run.name) == 1
-        else Run(
-            {**run.metadata, "model_id": str(path)}, run.contexts, run.author, run.context_lengths
-        )
+        else replace(run, metadata={**run.metadata, "model_id": str(path)})
         for run, path in zip(runs, paths, strict=True)
     ]
 

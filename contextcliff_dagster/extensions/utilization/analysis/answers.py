@@ -276,8 +276,6 @@ def _side(frame: pd.DataFrame, place: dict[int, int], names: Sequence[str]) -> S
     )
 
 
-
-
 def format_curve(
     rows: pd.DataFrame,
     format: Format,

@@ -46,11 +46,16 @@ from contextcliff_dagster.extensions.utilization.analysis.wording import (
     parting_clause,
     shown_direction,
 )
-from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS, Evidence
+from contextcliff_dagster.extensions.utilization.benchmarks.data import (
+    BENCHMARKS,
+    BenchmarkName,
+    Evidence,
+)
 from contextcliff_dagster.extensions.utilization.rendering.sentences import FORMATS, Format
 from contextcliff_dagster.extensions.utilization.results import (
     Effect,
     FormatComparison,
+    FormatCurve,
     PositionScore,
     ScopeComparison,
     TokensPerRecord,
@@ -60,9 +65,6 @@ from contextcliff_dagster.reporting.wording import unanswered_sentence
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from contextcliff_dagster.extensions.utilization.benchmarks.data import BenchmarkName
-    from contextcliff_dagster.extensions.utilization.results import FormatCurve
 
 
 def effects_of(

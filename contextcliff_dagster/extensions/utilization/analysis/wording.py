@@ -45,11 +45,6 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
-def share(value: float) -> str:
-    """Return a margin without trailing zeros: ``0.1``, ``0.25``."""
-    return f"{value:g}"
-
-
 def divergence_sentence(
     found: Divergence, a: Format, b: Format, margin: float, largest: int | None, *, last: bool
 ) -> str:
@@ -60,7 +55,7 @@ def divergence_sentence(
     names = f"{capitalised(format_name(a))} and {format_name(b)}"
     if largest is None:
         return f"{names} have no scale in common."
-    phrase = f"differ by more than {share(margin)}"
+    phrase = f"differ by more than {margin:g}"
     if found.better is None:
         sentence = f"{names} are not shown to {phrase} up to {largest:,} tokens of "
         sentence += f"JSON lines, the largest scale{'' if last else ' compared'}"
@@ -80,7 +75,7 @@ def parting_clause(found: Divergence, margin: float) -> str | None:
     if found.better is None:
         return None
     ahead = f"{format_name(found.better)} ahead"
-    return f"they part by more than {share(margin)} {_place(found)}, {ahead}"
+    return f"they part by more than {margin:g} {_place(found)}, {ahead}"
 
 
 def _place(found: Divergence) -> str:
@@ -115,7 +110,7 @@ def verdict_sentence(
         lacking = [scale.scale for scale in pooled.scales if not scale.test.n]
         where = f"every scale compared (not {' or '.join(lacking)})" if lacking else "every scale"
         return (
-            f"No difference: as {a} and as {b} the model scores alike within {share(margin)} at "
+            f"No difference: as {a} and as {b} the model scores alike within {margin:g} at "
             f"{where} ({average})."
         )
     if verdict == "task_dependent":
@@ -140,7 +135,7 @@ def verdict_sentence(
         )
     return (
         f"Undecided: neither a difference between {a} and {b} nor its absence within "
-        f"{share(margin)} is shown ({average})."
+        f"{margin:g} is shown ({average})."
     )
 
 
@@ -181,8 +176,7 @@ def beyond_zero(low: float | None, high: float | None) -> int:
 
 
 def shown_direction(scope: ScopeComparison) -> int:
-    """Return which format the band shows to be better: 1 the first, -1 the second, 2 each at some
-    scale, 0 neither."""
+    """Return which format the band favours: 1 the first, -1 the second, 2 both, 0 neither."""
     tests = [scope.overall, *(row.test for row in scope.scales)]
     ways = {beyond_zero(test.band_low, test.band_high) for test in tests}
     return 2 if {1, -1} <= ways else sum(ways)

@@ -167,9 +167,7 @@ def questions_to_ask(
     """Return the questions to ask: one of each kind, then chains of other lengths, then repeat.
 
     The first chain length rotates with the seed, so that all lengths are asked equally often.
-
-    Raises:
-        ValueError: the benchmark lacks one of ``kinds``, or no question or no hop is asked for.
+    Raise ValueError for an unknown kind, or without a question or hop.
     """
     order = KINDS[name] if kinds is None else tuple(kinds)
     if unknown := [kind for kind in order if kind not in KINDS[name]]:
@@ -253,11 +251,7 @@ def draw_lookup(draws: Draws, size: int, places: Sequence[int], used: Iterable[i
 
 
 def require_not_last(records: Sequence[Record], made: Mapping[str, Iterable[Question]]) -> None:
-    """Reject answers that occur in the last record: copying from it must not be right.
-
-    Raises:
-        RetryError: the last record contains an answer.
-    """
+    """Raise RetryError if the last record has an answer: copying from it must not be right."""
     last = {str(abs(value)) for value in records[-1].values() if isinstance(value, int)}
     last |= {str(value) for value in records[-1].values()}
     if any(question.answer in last for questions in made.values() for question in questions):
@@ -271,10 +265,8 @@ def in_order(
 ) -> list[Question]:
     """Return distinct questions in the order in which they were requested.
 
-    A lookup replaces a question if the document is too small for another one of that kind.
-
-    Raises:
-        RetryError: there are too few questions, two are alike, or one has the margin 0.
+    A lookup replaces a question if the document is too small for another one of that kind. Raise
+    RetryError with too few questions, if two are alike, or one has the margin 0.
     """
     by_text: dict[str, Question] = {}
     by_kind: dict[str, list[Question]] = {}

@@ -75,11 +75,7 @@ class Statements:
     def value_question(
         self, kind: QuestionKind, about: Mapping[str, Any], evidence: Sequence[int], hops: int
     ) -> Question:
-        """Return a question whose answer is the value implied by ``evidence``.
-
-        Raises:
-            ValueError: ``evidence`` does not imply exactly one value.
-        """
+        """Return a question on the one value that ``evidence`` implies; else raise ValueError."""
         target = (about["entity"], about["attr"])
         values = self.possible(evidence, target)
         if len(values) != 1:
@@ -140,11 +136,7 @@ def num_facts(parameters: Mapping[str, int]) -> int:
 
 
 def domains_of(parameters: Mapping[str, int]) -> Mapping[str, Sequence[Value]]:
-    """Return each attribute with its values.
-
-    Raises:
-        ValueError: the number of attributes or of values is out of range.
-    """
+    """Return each attribute with its values; raise ValueError if a number is out of range."""
     attributes, size = parameters["num_attributes"], parameters["attribute_domains"]
     if not (2 <= attributes <= len(ATTRIBUTES) and 3 <= size <= len(DOMAINS[ATTRIBUTES[0]])):
         raise ValueError(
@@ -200,11 +192,7 @@ class World(_Assignment):
         self._written: set[tuple[object, ...]] = set()
 
     def draw_cell(self, attr: str | None = None, not_of: str | None = None) -> Cell:
-        """Return a random cell that is not closed.
-
-        Raises:
-            RetryError: no such cell was drawn in `_TRIES` attempts.
-        """
+        """Return a random cell that is not closed; raise RetryError after `_TRIES` attempts."""
         pick = self.draws.pick
         for _ in range(_TRIES):
             cell = (pick(self.entities), attr or pick(self.attributes))
@@ -253,11 +241,7 @@ class World(_Assignment):
 
 
 def written(record: Record | None) -> Record:
-    """Return ``record`` if it was written.
-
-    Raises:
-        RetryError: ``record`` is None.
-    """
+    """Return ``record`` if it was written; else raise RetryError."""
     if record is None:
         raise RetryError
     return record
@@ -280,9 +264,7 @@ def make_constraints(
 ) -> Made:
     """Draw an assignment, statements about it, and questions.
 
-    Raises:
-        RetryError: these draws led to a dead end.
-        ValueError: a parameter is out of the benchmark's range.
+    Raise RetryError at a dead end, ValueError for a parameter out of range.
     """
     world = World(draws, parameters)
     lengths = [question.hops for question in asked if question.kind == "chain"]

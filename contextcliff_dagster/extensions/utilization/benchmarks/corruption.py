@@ -32,13 +32,11 @@ from contextcliff_dagster.extensions.utilization.benchmarks.warehouse import cha
 
 Corrupted = Literal["distractors", "recomputed"]
 
-
 _CHANGES: Mapping[BenchmarkName, Callable[[Draws, Benchmark, int, bool], Made]] = {
     "warehouse": change_warehouse,
     "constraints": change_constraints,
     "network": change_network,
 }
-
 
 _MOST_ATTEMPTS = 20
 
@@ -46,10 +44,8 @@ _MOST_ATTEMPTS = 20
 def corrupt(data: Benchmark, share: float, of: Corrupted, seed: int) -> Benchmark:
     """Return ``data`` with ``share`` of its records changed, rounded to whole records.
 
-    Changes are redrawn if a question could be answered without one of its evidence records.
-
-    Raises:
-        ValueError: too few records can be changed.
+    Changes are redrawn if a question could be answered without one of its evidence records. Raise
+    ValueError if too few records can be changed.
     """
     if not 0 <= share < 1:
         raise ValueError(f"corruption share {share} is out of range; use 0 or more and less than 1")

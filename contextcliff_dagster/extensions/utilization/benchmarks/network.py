@@ -61,8 +61,7 @@ class Busy(NamedTuple):
 def draw_edges(draws: Draws, parameters: Mapping[str, int]) -> list[Edge]:
     """Return connections among all nodes: a directed tree plus random further ones.
 
-    Raises:
-        ValueError: ``num_edges`` is too small or too large for the nodes.
+    Raise ValueError if ``num_edges`` is too small or too large for the nodes.
     """
     nodes = draws.shuffled([f"N-{number:04d}" for number in range(parameters["num_nodes"])])
     count = parameters["num_edges"]
@@ -244,12 +243,7 @@ _TARGETS = 4
 def make_network(
     draws: Draws, parameters: Mapping[str, int], evidence: Evidence, asked: Sequence[Asked]
 ) -> Made:
-    """Draw a network, its events, and questions.
-
-    Raises:
-        RetryError: these draws led to a dead end.
-        ValueError: no network has these sizes.
-    """
+    """Draw a network, its events, and questions; raise RetryError at a dead end."""
     paths = parameters["num_nodes"] >= _PATHS_FROM
     by_paths = [paths and question.luck < 0.5 for question in asked if question.kind == "as_of"]
     of_paths = iter(by_paths)

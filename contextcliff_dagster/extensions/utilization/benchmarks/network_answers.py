@@ -147,11 +147,7 @@ class Network:
         self.weights_at = lru_cache(4)(self._weights_at)
 
     def question(self, kind: QuestionKind, about: Mapping[str, Any]) -> Question:
-        """Return the question ``about`` with its answer and evidence.
-
-        Raises:
-            ValueError: the records do not determine an answer.
-        """
+        """Return the question ``about`` with answer and evidence; raise ValueError without one."""
         if about["ask"] == "initial_weight":
             return self._initial_weight(kind, about)
         if about["ask"] == "weight":
@@ -186,10 +182,6 @@ class Network:
                 value = Fraction(record["value"])
                 weight = weight + value if record["action"] == "add" else weight * value
         return weight
-
-    def weight(self, edge: Edge, at: int | None) -> int:
-        """Return the weight of a connection at a time; None means now."""
-        return self.weights_at(at)[edge]
 
     def _weights_at(self, at: int | None) -> dict[Edge, int]:
         weights = {edge: self.records[place]["weight"] for edge, place in self.base.items()}
@@ -234,18 +226,18 @@ class Network:
 
     def _weight(self, kind: QuestionKind, about: Mapping[str, Any]) -> Question:
         edge, at = (about["from"], about["to"]), about["at"]
-        answer = self.weight(edge, at)
+        weights = self.weights_at(at)
+        answer = weights[edge]
         changes = [
             answer if other is None else abs(other - answer) for _, other in self.without(edge, at)
         ]
-        weights = self.weights_at(at).values()
         return make_question(
             kind,
             about,
             answer,
             self.past(edge, at),
             float(min(changes)),
-            choices=(min(weights), max(weights)),
+            choices=(min(weights.values()), max(weights.values())),
         )
 
     def _distance(self, kind: QuestionKind, about: Mapping[str, Any]) -> Question:
@@ -336,10 +328,8 @@ def change_network(draws: Draws, data: Benchmark, count: int, recompute: bool) -
     """Change ``count`` weights or events, or as many as possible; return the result.
 
     Without ``recompute`` answers must stay, so no connection becomes lighter at a time that a path
-    or flow question refers to: heavier connections open no shortcut and limit no flow.
-
-    Raises:
-        RetryError: a question no longer has a good answer.
+    or flow question refers to: heavier connections open no shortcut and limit no flow. Raise
+    RetryError if a question no longer has a good answer.
     """
     records: list[Record] = list(data.records)
     network = Network(records)

@@ -89,11 +89,7 @@ def most_questions(name: BenchmarkName, parameters: Mapping[str, int]) -> int:
 
 
 def require_parameters(name: BenchmarkName, parameters: Mapping[str, int]) -> None:
-    """Check that the parameters describe a possible document.
-
-    Raises:
-        ValueError: a parameter is missing, unknown, not an integer, or too small.
-    """
+    """Raise ValueError if a parameter is missing, unknown, not an integer, or too small."""
     least = dict(_LEAST[name])
     if "num_transactions" in parameters:
         least.pop("transactions_per_wh", None)

@@ -201,11 +201,7 @@ class Ledger:
         self.warehouses = sorted({warehouse for warehouse, _ in self.of_pair})
 
     def question(self, kind: QuestionKind, about: Mapping[str, Any]) -> Question:
-        """Return the question ``about`` with its answer and evidence.
-
-        Raises:
-            ValueError: the records do not determine an answer.
-        """
+        """Return the question ``about`` with answer and evidence; raise ValueError without one."""
         if about["ask"] == "units":
             return self._units(kind, about)
         return self._stock(kind, about) if about["ask"] == "stock" else self._chain(kind, about)
@@ -394,11 +390,7 @@ class _Ledger:
         self._write(warehouse, sku, action, qty)
 
     def transfer(self, giver: int, taker: int, sku: int) -> None:
-        """Write both records of a transfer.
-
-        Raises:
-            RetryError: the giving warehouse has no stock.
-        """
+        """Write both records of a transfer; raise RetryError if the giver has no stock."""
         if not self.stock[giver][sku]:
             raise RetryError
         qty = self.draws.between(1, min(20, self.stock[giver][sku]))
@@ -411,11 +403,7 @@ class _Ledger:
 def make_warehouse(
     draws: Draws, parameters: Mapping[str, int], evidence: Evidence, asked: Sequence[Asked]
 ) -> Made:
-    """Draw a ledger and questions about it.
-
-    Raises:
-        RetryError: these draws led to a dead end.
-    """
+    """Draw a ledger and questions about it; raise RetryError at a dead end."""
     ledger = _Ledger(draws, parameters)
     plan = Plan(draws, parameters, evidence, asked)
     writer = _Writer(ledger, plan)
@@ -513,11 +501,7 @@ class _Writer:
 def _questions(
     draws: Draws, records: Sequence[Record], abouts: Sequence[About], asked: Sequence[Asked]
 ) -> list[Question]:
-    """Return the questions in the order of ``asked``, with lookups drawn here.
-
-    Raises:
-        RetryError: the last record contains an answer, or an `as_of` answer is still valid.
-    """
+    """Return the questions in the order of ``asked``, with lookups drawn here; raise RetryError."""
     ledger = Ledger(records)
     by_kind: dict[str, list[Question]] = {}
     for kind, about in abouts:

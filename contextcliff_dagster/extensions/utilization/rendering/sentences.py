@@ -23,17 +23,9 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
 )
 
 Format = Literal["jsonl", "prose", "csv", "markdown"]
-
-
 Verbosity = Literal["standard", "terse", "descriptive"]
-
-
 Order = Literal["chronological", "shuffled"]
-
-
 FORMATS: tuple[Format, ...] = ("jsonl", "prose", "csv", "markdown")
-
-
 FORMAT_ALIASES: Mapping[str, Format] = {"structured": "jsonl", "json": "jsonl", "md": "markdown"}
 
 
@@ -191,10 +183,6 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _write_number(value: float) -> str:
-    return repr(value).removesuffix(".0")
-
-
 def _an(word: object) -> str:
     """Return ``word`` with its indefinite article; ``xlarge`` is pronounced with "ex"."""
     return f"an {word}" if str(word)[0] in "aeiou" or word == "xlarge" else f"a {word}"
@@ -232,11 +220,7 @@ def _clauses(words: Callable[[str], str]) -> Form:
 
 
 def _shared(attributes: tuple[str, str]) -> str:
-    """Return the name of an attribute that is given twice.
-
-    Raises:
-        ValueError: the two attributes differ.
-    """
+    """Return the name of an attribute that is given twice; raise ValueError if the two differ."""
     first, second = attributes
     if first != second:
         raise ValueError(f"an eq record is about one attribute, not {first} and {second}")
@@ -268,7 +252,7 @@ FORMS: Mapping[str, Form] = {
     "stock_change": _change(units=True),
     "change": _change(units=False),
     "integer": Form(_WHOLE, str, _whole),
-    "number": Form(_NUMBER, _write_number, float),
+    "number": Form(_NUMBER, lambda value: repr(value).removesuffix(".0"), float),
     "attribute": Form(_ATTRIBUTE, str, str),
     "same_attribute": Form(_ATTRIBUTE, _shared, lambda text: (text, text)),
     "value": Form(_one_of(_VALUES), str, _value),
@@ -276,7 +260,6 @@ FORMS: Mapping[str, Form] = {
     "fails": _clauses(_negative),
 }
 """Name -> form. A form named like a `FieldKind` is the default of that kind."""
-
 
 SLOTS: Mapping[str, tuple[str, str]] = {
     "at": ("ts", "clock_first"),
@@ -306,7 +289,6 @@ SLOTS: Mapping[str, tuple[str, str]] = {
     "full_then": ("then_entity", "full_entity"),
 }
 """Slot -> its field, or two joined by a comma, and its form (`FORMS`)."""
-
 
 _SLOT = re.compile(r"\{([^{}]+)\}")
 
@@ -382,11 +364,7 @@ class SentenceReader:
         self._pattern = re.compile("|".join(patterns))
 
     def read(self, sentence: str) -> dict[str, Any]:
-        """Return the record in ``sentence`` without checking its values.
-
-        Raises:
-            ValueError: the sentence matches no template.
-        """
+        """Return the record in ``sentence`` with its values unchecked; raise ValueError."""
         match = self._pattern.fullmatch(sentence)
         if match is None or match.lastindex is None:
             raise ValueError("no sentence of this benchmark reads like this")
@@ -394,11 +372,8 @@ class SentenceReader:
         return template.read(match.groups()[words])
 
 
-@lru_cache(8)
-def sentence_reader(benchmark: BenchmarkName) -> SentenceReader:
-    """Return the reader of ``benchmark``, compiled once."""
-    return SentenceReader(benchmark)
-
+sentence_reader = lru_cache(8)(SentenceReader)
+"""Return the reader of a benchmark, compiled once."""
 
 SENTENCES: Mapping[BenchmarkName, Mapping[str, Mapping[Verbosity, tuple[str, ...]]]] = {
     "warehouse": {

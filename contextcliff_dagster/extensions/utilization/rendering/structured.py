@@ -111,11 +111,7 @@ def shapes(benchmark: BenchmarkName) -> Mapping[tuple[str | None, str | None], S
 
 
 def shape_of(benchmark: BenchmarkName, record: Record) -> Shape:
-    """Return the type of a valid ``record``.
-
-    Raises:
-        ValueError: the type is unknown, a field is missing or unknown, or a value is impossible.
-    """
+    """Return the type of ``record``; raise ValueError if it, a field or a value is impossible."""
     shape = shapes(benchmark).get((record.get("type"), record.get("action")))
     if shape is None:
         raise ValueError(f"the {benchmark} benchmark has no record of this type")
@@ -200,11 +196,7 @@ def _escaped(text: str) -> str:
 
 
 def json_object(line: str) -> dict[str, Any]:
-    """Return the object in a JSON line.
-
-    Raises:
-        ValueError: the line is not a JSON object.
-    """
+    """Return the object in a JSON line; raise ValueError if it has none."""
     try:
         record = json.loads(line)
     except json.JSONDecodeError as error:
@@ -220,11 +212,7 @@ def csv_cells(line: str) -> list[str]:
 
 
 def markdown_cells(line: str) -> list[str]:
-    """Return the cells of a Markdown row.
-
-    Raises:
-        ValueError: the line is not a table row.
-    """
+    """Return the cells of a Markdown row; raise ValueError if the line is not one."""
     row = line.strip()
     ends = [bar.end() for bar in _BAR.finditer(row)] if "\\" in row else None
     if len(row) < 2 or row[0] != "|" or (ends[-1] != len(row) if ends else row[-1] != "|"):
@@ -255,11 +243,7 @@ class ObjectReader:
                 types[1][fixed] = [(name, field.key, field.kind) for name, field in keys]
 
     def fields(self, given: Mapping[str, Any]) -> list[tuple[str, str, FieldKind]]:
-        """Return the written key, schema key and kind of each field in ``given``.
-
-        Raises:
-            ValueError: no record type has these keys.
-        """
+        """Return written key, schema key and kind of each field; raise ValueError for others."""
         naming, types = self._types.get(frozenset(given), ((), {}))
         fields: list[tuple[str, str, FieldKind]] | None = types.get(
             tuple(str(given[name]) for name in naming)
@@ -277,7 +261,8 @@ class ObjectReader:
         if len(cells) != len(header):
             raise ValueError(f"it has {len(cells)} cells, the header {len(header)}")
         by_key = {name: cell for name, cell in zip(header, cells, strict=True) if cell}
-        return {key: _FROM_TEXT[kind](by_key[name]) for name, key, kind in self.fields(by_key)}
+        fields = self.fields(by_key)
+        return {key: _FROM_TEXT.get(kind, str)(by_key[name]) for name, key, kind in fields}
 
 
 def _integer(text: str) -> int | str:
@@ -292,24 +277,16 @@ def _number(text: str) -> float | str:
 
 
 _FROM_TEXT: Mapping[FieldKind, Callable[[str], Any]] = {
-    "type": str,
     "time": _integer,
-    "warehouse": str,
-    "sku": str,
-    "entity": str,
-    "attribute": str,
     "value": _integer,
-    "node": str,
     "integer": _integer,
     "number": _number,
 }
 """Field kind -> conversion from text; unreadable values stay text for `shape_of` to reject."""
 
 
-@lru_cache(8)
-def object_reader(benchmark: BenchmarkName) -> ObjectReader:
-    """Return the reader of ``benchmark``, indexed once."""
-    return ObjectReader(benchmark)
+object_reader = lru_cache(8)(ObjectReader)
+"""Return the reader of a benchmark, indexed once."""
 
 
 _SHOWN = 100
@@ -415,15 +392,11 @@ def render(
         if value not in choices:
             raise ValueError(f"unknown {name} {value!r}; choose one of {', '.join(choices)}")
     indices = permutation(data, order)
-    match format:
-        case "prose":
-            lines = _sentences(data, verbosity, indices)
-        case "jsonl":
-            lines = json_lines(data.name, verbosity, _chosen(data, indices))
-        case "csv":
-            lines = csv_lines(data.name, verbosity, _chosen(data, indices))
-        case "markdown":
-            lines = markdown_lines(data.name, verbosity, _chosen(data, indices))
+    if format == "prose":
+        lines = _sentences(data, verbosity, indices)
+    else:
+        write = {"jsonl": json_lines, "csv": csv_lines, "markdown": markdown_lines}[format]
+        lines = write(data.name, verbosity, [data.records[index] for index in indices])
     ends = accumulate((len(line) + 1 for line in lines), initial=0)
     first_of_lines = list(ends)[len(lines) - len(indices) : -1]
     starts = [0] * len(indices)
@@ -438,10 +411,6 @@ def permutation(data: Benchmark, order: Order) -> list[int]:
     if order == "shuffled":
         random.Random(f"order:{data.name}:{data.seed}").shuffle(indices)
     return indices
-
-
-def _chosen(data: Benchmark, indices: list[int]) -> list[Record]:
-    return [data.records[index] for index in indices]
 
 
 def _sentences(data: Benchmark, verbosity: Verbosity, indices: list[int]) -> list[str]:

@@ -99,8 +99,7 @@ def _draw(axes: Axes, scope: ScopeComparison, margin: float) -> None:
 
 
 def _part(axes: Axes, found: Divergence, *, above: bool) -> None:
-    """Draw the divergence point as a line through the panel, with its interval as a bar at the
-    end away from the differences."""
+    """Draw the divergence point as a line through the panel, and its interval as a bar."""
     if found.better is None:
         return
     left, right = axes.get_xlim()

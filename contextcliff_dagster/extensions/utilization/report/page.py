@@ -148,7 +148,8 @@ def utilization_page(
     images = pictures or {}
     several = len(results) > 1
     summary = [tables.models(results)] if several else []
-    head = [Section(title, [Paragraph(MADE), *_work(results), *summary], 1)]
+    work = [Paragraph(text) for text in dict.fromkeys(map(_work_sentence, results)) if text]
+    head = [Section(title, [Paragraph(MADE), *work, *summary], 1)]
     for result in results:
         head.append(Section([Code(result.model)] if several else "Result", _answer(result, images)))
     folds = [
@@ -208,10 +209,6 @@ def _difference(
         f"band for all scales at once and the margin. {pair.pooled.divergence.sentence}"
     )
     return picture(_difference_file(pair, result), alt, there)
-
-
-def _work(results: Sequence[UtilizationResult]) -> list[Block]:
-    return [Paragraph(text) for text in dict.fromkeys(map(_work_sentence, results)) if text]
 
 
 _MORE_WORK = 1.2
@@ -300,9 +297,6 @@ def write_utilization_report(
     """Write the page of a study without a length profile, with ``others`` at its end.
 
     ``wrong`` is None if the report may not show answers; they appear only in report.html.
-
-    Raises:
-        StoreError: the report cannot be written.
     """
     from contextcliff_dagster.reporting.report_files import write_page
 

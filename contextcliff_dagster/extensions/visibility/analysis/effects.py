@@ -201,9 +201,7 @@ class Changes:
 
 
 def changes_of(runs: Runs, comparison: Comparison, outcome: OutcomeName) -> Changes | None:
-    """Return the outcome in the pairs of which both runs have it; None if there are no such
-    pairs.
-    """
+    """Return the outcome in the pairs of which both runs have it; None without such pairs."""
     level, reference = matched_runs(runs, comparison)
     values = runs.outcome(outcome)
     present = ~np.isnan(values[level]) & ~np.isnan(values[reference])
@@ -242,7 +240,7 @@ def effects_of(
         for place, comparison in enumerate(comparisons)
     ]
     members = [e.axis != "start" and least <= alpha and e.p_value is not None for e, least in made]
-    families = [_family(effect.outcome) for effect, _ in made]
+    families = [e.outcome if e.outcome in PERFORMANCE else "behaviour" for e, _ in made]
     sizes = Counter(family for family, member in zip(families, members, strict=True) if member)
     weights = [SHARES[family] / max(sizes[family], 1) for family in families]
     p_values = [effect.p_value if m else None for (effect, _), m in zip(made, members, strict=True)]
@@ -251,10 +249,6 @@ def effects_of(
         adjusted = replace(effect, p_holm=p_holm)
         effects.append(replace(adjusted, verdict=_verdict(adjusted, margin, alpha)))
     return effects
-
-
-def _family(outcome: OutcomeName) -> str:
-    return outcome if outcome in PERFORMANCE else "behaviour"
 
 
 def _effect(

@@ -74,10 +74,8 @@ if TYPE_CHECKING:
 def runs_of_records(records: pd.DataFrame, section: VisibilitySection) -> Runs:
     """Return one model's runs from rows of `tables.VISIBILITY_RECORDS` in any order.
 
-    Incomplete runs, in which some step has no record with an answer, are listed as missing.
-
-    Raises:
-        ContextCliffError: a step of a run has two records.
+    Incomplete runs, in which some step has no record with an answer, are listed as missing. Raise
+    ContextCliffError if a step has two records.
     """
     by_run = _rows_by_run(records)
     complete, outcomes, curves, paths, missing = [], [], [], [], []
@@ -196,8 +194,7 @@ def searches_of(
 ) -> list[SearchComparison]:
     """Compare the model with each search over the benchmark-seeds that they share.
 
-    Raises:
-        ContextCliffError: a curve and the runs differ in their number of steps.
+    Raise ContextCliffError if a curve has another number of steps than the runs.
     """
     clusters = list(dict.fromkeys((run.benchmark, run.seed) for run in runs.planned))
     n = np.bincount(runs.cluster, minlength=len(clusters))
@@ -389,9 +386,7 @@ def effect_sentence(effect: AxisEffect, margin: float) -> str:
 
 
 def plan_sentence(plan: Sequence[Plan], undecided: Sequence[AxisEffect]) -> str | None:
-    """Return a sentence on the seeds that undecided effects need; None if no effect is
-    undecided.
-    """
+    """Return a sentence on the seeds that undecided effects need; None without any."""
     open_ones = {(effect.axis, effect.level, effect.reference) for effect in undecided}
     rows = [entry for entry in plan if (entry.axis, entry.level, entry.reference) in open_ones]
     if not rows:
@@ -576,9 +571,7 @@ def _repeated(runs: Runs) -> tuple[int, int] | None:
 def interactions_of(
     runs: Runs, comparisons: Sequence[Comparison], settings: AnalysisSettings
 ) -> list[Interaction]:
-    """Return the difference of differences for each two comparisons; each is of a different
-    axis.
-    """
+    """Return the difference of differences for each two comparisons, which differ in axis."""
     raw = [
         _interaction(runs, one, other, settings, place)
         for place, (one, other) in enumerate(combinations(comparisons, 2))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from contextcliff_dagster.extensions.visibility.report.names import (
     BEHAVIOUR,
+    behaviour_rows,
     effect_name,
     is_significant,
 )
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from contextcliff_dagster.extensions.visibility.results import (
         AxisEffect,
         Cell,
-        OutcomeName,
         VisibilityResult,
     )
 
@@ -38,22 +38,19 @@ def plot_behaviour(result: VisibilityResult) -> bytes | None:
     Rows are comparisons and columns are measures; the first row shows means over all combinations.
     Differences significant after Holm are coloured and bold. The same input gives the same bytes.
     """
-    by_row: dict[tuple[str, str, str], dict[OutcomeName, AxisEffect]] = {}
-    for e in result.effects:
-        if e.outcome in BEHAVIOUR and e.difference is not None:
-            by_row.setdefault((e.axis, e.level, e.reference), {})[e.outcome] = e
-    if not by_row:
+    rows = behaviour_rows(result)
+    if not rows:
         return None
-    tall = _PITCH * (len(by_row) + 1)
+    tall = _PITCH * (len(rows) + 1)
     height = _HEAD + tall + _FOOT
     figure = house.blank_page(height)
     axes = house.panel(figure, _LEFT, _FOOT, _WIDE, tall)
-    _grid(axes, len(by_row) + 1)
+    _grid(axes, len(rows) + 1)
     y = _FOOT + tall - 0.5 * _PITCH
     house.write(figure, 0.3, y, "mean over combinations", fontsize=10.5, fontweight="bold")
     for column, mean in enumerate(mean_behaviour(result.cells)):
         axes.text(column + 0.5, 0.5, score(mean, "–"), ha="center", va="center", color=house.INK)
-    for row, effects in enumerate(by_row.values(), start=1):
+    for row, effects in enumerate(rows, start=1):
         name = effect_name(next(iter(effects.values())))
         house.write(figure, 0.3, y - row * _PITCH, house.shortened(name, 46), fontsize=10)
         for column, outcome in enumerate(BEHAVIOUR):

@@ -92,9 +92,7 @@ def plot_curves(result: VisibilityResult) -> bytes | None:
 
 
 def _top(result: VisibilityResult) -> float:
-    """Return the axis maximum: above all means, and above the intervals unless they are far
-    larger.
-    """
+    """Return the axis maximum: above all means, and above intervals that are not far larger."""
     every = [*result.curves, *(search.curve for search in result.searches)]
     points = [p for curve in every for p in curve.points]
     highest = max([0.1, *(p.regret for p in points)])

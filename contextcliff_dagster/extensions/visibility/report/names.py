@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from contextcliff_dagster.extensions.visibility.results import (
     AxisEffect,
     EffectVerdict,
+    Interaction,
     OutcomeName,
+    Plan,
+    VisibilityResult,
 )
 from contextcliff_dagster.extensions.visibility.tasks.task import Config, Score
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.extensions.visibility.results import (
-        Interaction,
-        Plan,
-        VisibilityResult,
-    )
-
 
 AXIS_NAMES: Mapping[str, str] = {
     "task": "task text",
@@ -110,6 +105,15 @@ def varied_axes(result: VisibilityResult) -> list[str]:
     return [axis for axis, levels in result.levels.items() if len(levels) > 1]
 
 
+def behaviour_rows(result: VisibilityResult) -> list[dict[OutcomeName, AxisEffect]]:
+    """Return each comparison's measured effects on behaviour, by measure."""
+    rows: dict[tuple[str, str, str], dict[OutcomeName, AxisEffect]] = {}
+    for e in result.effects:
+        if e.outcome in BEHAVIOUR and e.difference is not None:
+            rows.setdefault((e.axis, e.level, e.reference), {})[e.outcome] = e
+    return list(rows.values())
+
+
 def is_significant(effect: AxisEffect | Interaction, confidence: float) -> bool:
     """Return whether an effect is significant after Holm's adjustment."""
     # A confidence of 0.95 leaves 0.050000000000000044.
@@ -134,13 +138,10 @@ def value_words(value: Any, digits: int = 3) -> str:
 
 def _grouped(value: float, digits: int) -> str:
     digits_before = len(str(int(abs(value)))) if abs(value) >= 1 else 0
-    after = max(0, digits - digits_before) if digits_before else digits - 1 - _exponent(value)
+    exponent = int(f"{value:e}".partition("e")[2])
+    after = max(0, digits - digits_before) if digits_before else digits - 1 - exponent
     text = f"{value:,.{min(after, 20)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _exponent(value: float) -> int:
-    return int(f"{value:e}".partition("e")[2])
 
 
 def choice_words(value: Any) -> str:

@@ -80,11 +80,7 @@ class RecordedRun:
 
 
 def recorded_run(rows: Iterable[Mapping[Any, Any]]) -> RecordedRun:
-    """Return the run in rows of `tables.VISIBILITY_RECORDS`, in any order.
-
-    Raises:
-        ValueError: there is no row.
-    """
+    """Return the run in its rows of `tables.VISIBILITY_RECORDS`; raise ValueError without any."""
     steps = sorted(rows, key=lambda row: int(row["step"]))
     if not steps:
         raise ValueError("a run needs at least one row")
@@ -185,8 +181,7 @@ def _named(step: RecordedStep) -> str:
 
 
 def _changes(space: Space, base: Config, one: RecordedStep, *, named: bool) -> list[str]:
-    """Describe the bounds that the proposal exceeded and, if ``named``, its changes to the base
-    configuration, grouped by verb (such as raised or lowered)."""
+    """Describe the bounds that were met and, if ``named``, the changes to the base by verb."""
     met = {event.parameter: event for event in one.step.events if event.out_of_bounds}
     bounds: list[str] = []
     by_verb: dict[str, list[str]] = {}

@@ -15,6 +15,7 @@ from contextcliff_dagster.extensions.visibility.report.names import (
     OUTCOME_NAMES,
     SEARCH_NAMES,
     VERDICT_WORDS,
+    behaviour_rows,
     comparison_name,
     effect_name,
     group_of,
@@ -117,16 +118,12 @@ def by_benchmark(result: VisibilityResult) -> DataTable | None:
 
 def behaviour(result: VisibilityResult) -> DataTable | None:
     """Tabulate the effects on behaviour with intervals; None if there are none."""
-    by_row: dict[tuple[str, str, str], dict[OutcomeName, AxisEffect]] = {}
-    for e in result.effects:
-        if e.outcome in BEHAVIOUR and e.difference is not None:
-            by_row.setdefault((e.axis, e.level, e.reference), {})[e.outcome] = e
     rows: list[list[Cell]] = [
         [
             effect_name(next(iter(effects.values()))),
             *(_marked(effects.get(outcome)) for outcome in BEHAVIOUR),
         ]
-        for effects in by_row.values()
+        for effects in behaviour_rows(result)
     ]
     if not rows:
         return None

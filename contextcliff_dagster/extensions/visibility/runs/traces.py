@@ -165,22 +165,15 @@ class Trace:
         """Return the trace with ``name`` as its folder, its file name and every event's run_id."""
         return replace(self, name=name, events=[{**e, "run_id": name} for e in self.events])
 
-    @property
-    def started_at(self) -> datetime:
-        """Return the time of the first reply, after which the trace's folder is named."""
-        return datetime.fromisoformat(self.events[0]["timestamp"])
-
     def write(self, folder: Path) -> Path:
         """Write the events to a file in ``folder``/``benchmark``/``time or name``; return its path.
 
-        A run's path never changes, so writing the trace again replaces the file.
-
-        Raises:
-            StoreError: the folder cannot be written.
+        A run's path never changes, so writing it again replaces the file. Raise StoreError.
         """
-        time = self.started_at.strftime("%Y%m%dT%H%M%S")
+        began = datetime.fromisoformat(self.events[0]["timestamp"])
         name = self.name or f"{slug(self.events[0]['details']['model'])}-{self.run.key}"
-        path = folder / self.run.benchmark / (self.name or time) / f"{name}.jsonl"
+        place = self.name or began.strftime("%Y%m%dT%H%M%S")
+        path = folder / self.run.benchmark / place / f"{name}.jsonl"
         # In ASCII: a line separator of Unicode within a reply would end the line for many readers.
         lines = map(json.dumps, self.events)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -197,9 +190,7 @@ def traces_of(
 ) -> Iterator[Trace]:
     """Yield a trace for each of a model's runs that has at least one step in the campaign.
 
-    Raises:
-        StoreError: outputs were pruned.
-        DataError: a benchmark's data are missing.
+    Raise StoreError for pruned outputs, DataError without the data.
     """
     identity = recorded_identity(run.ledger, run.study.name, run.campaign, model)
     cells, steps = experiment.cells(run.study), section_of(run.study).steps

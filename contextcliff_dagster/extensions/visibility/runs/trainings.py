@@ -26,14 +26,12 @@ if TYPE_CHECKING:
 
 _BUSY_S = 60.0
 
-
 _ADVICE = {
     sqlite3.SQLITE_FULL: "make room on the disk, and run the same command again",
     sqlite3.SQLITE_BUSY: "another process holds it: end that, and run the same command again",
     sqlite3.SQLITE_READONLY: "let it be written, and run the same command again",
     sqlite3.SQLITE_CANTOPEN: "let its folder be written, and run the same command again",
 }
-
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS trainings (
@@ -70,10 +68,8 @@ class Trainings:
     def evaluation(self, config: Config, split: int) -> Evaluation:
         """Return a configuration's scores on the split with this seed; nan if training failed.
 
-        Raises:
-            DataError: training is necessary, but the data are not prepared, too few, or differ
-                from those with which the study began.
-            StoreError: the file cannot be read or written.
+        Raise DataError if training is necessary, but the data are missing, too few, or not those
+        with which the study began; StoreError if the file cannot be read or written.
         """
         key = split, json.dumps(dict(config), sort_keys=True)
         with self._lock:  # another thread may be training the same one
@@ -87,11 +83,7 @@ class Trainings:
             return self._known[key]
 
     def of_splits(self, splits: Sequence[int]) -> list[tuple[int, str, float | None, float | None]]:
-        """Return the cached trainings on the splits as (split, configuration as JSON, both scores).
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return the cached trainings on the splits: split, configuration as JSON, both scores."""
         marks = ", ".join("?" * len(splits))
         with self._database() as db:
             return db.execute(
@@ -101,11 +93,7 @@ class Trainings:
             ).fetchall()
 
     def keep(self, trained: Iterable[tuple[int, str, float | None, float | None]]) -> None:
-        """Cache trainings given in the form of `of_splits`; existing entries stay unchanged.
-
-        Raises:
-            StoreError: the file cannot be written.
-        """
+        """Cache trainings as `of_splits` returns them; existing ones stay. Raise StoreError."""
         with self._database() as db, db:
             db.executemany(
                 "INSERT OR IGNORE INTO trainings VALUES (?, ?, ?, ?, ?)",

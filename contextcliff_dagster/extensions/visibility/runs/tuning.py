@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -17,6 +16,7 @@ from contextcliff_dagster.experiments.common.documents import (
 )
 from contextcliff_dagster.experiments.common.experiment import Source
 from contextcliff_dagster.extensions.visibility.agent import (
+    SYSTEM,
     TEMPLATE,
     RunState,
     ShownTrial,
@@ -24,7 +24,6 @@ from contextcliff_dagster.extensions.visibility.agent import (
     parse_reply,
     prompt_of,
     reply_schema,
-    system_text,
 )
 from contextcliff_dagster.extensions.visibility.baselines import (
     HillClimb,
@@ -99,11 +98,7 @@ class Bench:
 
     @classmethod
     def of(cls, name: str, store: Store, ground: Ground | None, writes: bool = True) -> Bench:
-        """Return the benchmark ``name``; ``ground`` is None for an estimate. See `Trainings`.
-
-        Raises:
-            StudyError: there is none of this name.
-        """
+        """Return the benchmark ``name``; ``ground`` is None for an estimate. Raise StudyError."""
         task = task_named(name)
         if ground is None:
             return cls(task, None, None)
@@ -112,9 +107,7 @@ class Bench:
     def begin(self, run: PlannedRun) -> History:
         """Return the history of a run at its start.
 
-        Raises:
-            DataError: a stratum has no configuration, or the data are not prepared.
-            StoreError: see `Trainings.evaluation`.
+        Raise DataError for an empty stratum, and as `Trainings.evaluation`.
         """
         key = run.axes.start, run.seed
         if key not in self._starts:
@@ -185,10 +178,7 @@ class Benches:
     store: Store
     grounds: Mapping[str, Ground]
     writes: bool = True
-
-    @cached_property
-    def _made(self) -> dict[str, Bench]:
-        return {}
+    _made: dict[str, Bench] = field(default_factory=dict, repr=False, compare=False)
 
     def __getitem__(self, name: str) -> Bench:
         if name not in self._made:
@@ -266,8 +256,7 @@ def without_headroom(
 ) -> list[Begun]:
     """Return each benchmark and seed on which no run can gain more than noise from its start.
 
-    Raises:
-        DataError, StoreError: see `runs.trainings.Trainings.evaluation`.
+    Raise as `Trainings.evaluation`.
     """
     gains: dict[Begun, bool] = {}
     for run in {
@@ -289,10 +278,8 @@ def seeds_to_skip(
 ) -> tuple[int, ...]:
     """Return the seeds to replace for lack of headroom on a benchmark, in order.
 
-    There are none if too few seeds have headroom: other splits would not help.
-
-    Raises:
-        DataError, StoreError: see `without_headroom`.
+    There are none if too few seeds have headroom: other splits would not help. Raise as
+    `without_headroom`.
     """
     while without := {seed for _, seed in without_headroom(section, benches)}:
         skipped = tuple(sorted({*section.skipped_seeds, *without}))
@@ -347,13 +334,17 @@ def sources_of(study: Study, benches: Benches) -> list[Source]:
     Raises:
         StudyError: the study sets a key of `prompt` that these prompts cannot apply.
     """
+    from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
+    from contextcliff_dagster.studies.study import refuse_without_leave
+
+    refuse_without_leave(study, "tokenizer")
+    count = open_any_tokenizer(study.tokenizer_name or DEFAULT_TOKENIZER).count
     section = section_of(study)
     groups: dict[tuple[int | None, str | None], dict[str, PlannedRun]] = {}
     for run in runs_of(section):
         seed = run.seed if section.temperature > 0 else None
         task = run.benchmark if section.replies == "schema" else None
         groups.setdefault((seed, task), {})[run.key] = run
-    count = _counter(study)
     return [
         Source(
             GeneratedSamples(_first_prompts(benches, runs), count),
@@ -395,8 +386,8 @@ def recipe_of(
     plain = recipe.mode == "completion"
     return replace(
         recipe,
-        template=f"{system_text()}\n\n{TEMPLATE}" if plain else TEMPLATE,
-        system=None if plain else recipe.system or system_text(),
+        template=f"{SYSTEM}\n\n{TEMPLATE}" if plain else TEMPLATE,
+        system=None if plain else recipe.system or SYSTEM,
         instructions=("{question}",),
         max_output_tokens=section.max_tokens,
         temperature=section.temperature,
@@ -404,11 +395,3 @@ def recipe_of(
         constrained=task is not None,
         sampling=None if seed is None else Sampling(seed=seed, rounds=1),
     )
-
-
-def _counter(study: Study) -> Any:
-    from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
-    from contextcliff_dagster.studies.study import refuse_without_leave
-
-    refuse_without_leave(study, "tokenizer")
-    return open_any_tokenizer(study.tokenizer_name or DEFAULT_TOKENIZER).count

@@ -38,10 +38,6 @@ def _made_classes(**how: Any) -> Data:
     return Data(*make_classification(n_redundant=2, n_classes=2, random_state=0, **how))
 
 
-def _toy_flat() -> Data:
-    return _made_classes(n_samples=1000, n_features=20, n_informative=10, class_sep=1.5)
-
-
 def _toy() -> Data:
     """Return data with few rows and many noise columns, so that the penalty matters."""
     return _made_classes(
@@ -89,7 +85,7 @@ BUNDLED = (
         space=_LOGISTIC,
         score=ACCURACY,
         estimator=scikit_learn("linear_model.LogisticRegression"),
-        load=_toy_flat,
+        load=lambda: _made_classes(n_samples=1000, n_features=20, n_informative=10, class_sep=1.5),
         stratified=True,
     ),
     Task(
@@ -169,11 +165,7 @@ TASKS = (*BUNDLED, *KAGGLE)
 
 
 def task_named(name: str) -> Task:
-    """Return the task ``name``.
-
-    Raises:
-        StudyError: there is no task of this name.
-    """
+    """Return the task ``name``; raise StudyError if there is none."""
     for task in TASKS:
         if task.name == name:
             return task
@@ -184,9 +176,7 @@ def task_named(name: str) -> Task:
 def load_data(task: Task, store: Store) -> Data:
     """Return the data of a task: bundled, generated, or prepared in ``store``.
 
-    Raises:
-        DataError: the data have not been prepared, or their files are damaged.
-        StudyError: scikit-learn is not installed.
+    Raise DataError unless they are there and whole, StudyError without scikit-learn.
     """
     require_libraries()
     return task.load() if task.load else load_prepared(store, task.name)

@@ -136,11 +136,7 @@ _BEGINNING = 200
 
 
 def read_table_of(path: Path, format: Format) -> pd.DataFrame:
-    """Read the columns of ``format`` from the training file at ``path``, as strings.
-
-    Raises:
-        DataError: the file cannot be read, has no table, or lacks a column.
-    """
+    """Read the columns of ``format`` from the training file as strings; raise DataError."""
     import pandas as pd
 
     try:
@@ -236,11 +232,7 @@ class Prepared:
 
 
 def format_named(name: str) -> Format:
-    """Return the format of task ``name``.
-
-    Raises:
-        StudyError: the task is not prepared from a file.
-    """
+    """Return the format of task ``name``; raise StudyError if it needs no file."""
     for format in FORMATS:
         if format.name == name:
             return format
@@ -298,12 +290,7 @@ def prepare(
 
 
 def load_prepared(store: Store, name: str) -> Data:
-    """Return the arrays of a prepared task.
-
-    Raises:
-        DataError: the task has not been prepared, or its files are damaged.
-        StudyError: the task is unknown.
-    """
+    """Return the arrays of a prepared task; raise DataError unless they are there and whole."""
     format = format_named(name)
     folder = prepared_dir(store, name)
     try:

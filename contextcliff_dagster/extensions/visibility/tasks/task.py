@@ -149,11 +149,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A parameter with several unordered values.
-
-    Raises:
-        ValueError: there are fewer than two, or two are equal.
-    """
+    """A parameter with two or more different, unordered values; else raise ValueError."""
 
     name: str
     choices: tuple[Value, ...]
@@ -163,11 +159,7 @@ class Choice:
             raise ValueError(f"{self.name}: fewer than two different choices")
 
     def position(self, value: Value) -> float:
-        """Return the midpoint of the choice's interval; the choices divide 0 to 1 equally.
-
-        Raises:
-            ValueError: the value is not one of the choices.
-        """
+        """Return the midpoint of the choice's equal part of 0 to 1; raise ValueError."""
         return (self.choices.index(value) + 0.5) / len(self.choices)
 
     def at(self, position: float) -> Value:
@@ -212,10 +204,6 @@ class Space:
         """Return each parameter's distance between two configurations, 0 to 1."""
         pairs = ((parameter, a[parameter.name], b[parameter.name]) for parameter in self.parameters)
         return np.array([parameter.distance(x, y) for parameter, x, y in pairs])
-
-    def without_order(self) -> NDArray[np.bool_]:
-        """Return whether each parameter is a choice, in the order of `names`."""
-        return np.array([isinstance(parameter, Choice) for parameter in self.parameters])
 
 
 Shown: TypeAlias = Value | None
@@ -428,12 +416,7 @@ class Task:
         return split_rows(len(data.targets), seed, data.targets if self.stratified else None)
 
     def objective(self, data: Data, seed: int) -> Objective:
-        """Return a function that scores configurations on the split of ``seed``, which seeds
-        models.
-
-        Raises:
-            as `split_rows`; what it returns as scikit-learn does, where a model cannot be trained.
-        """
+        """Return a function that scores configurations by models and split of ``seed``."""
         split = self.split(data, seed)
         return lambda config: self.evaluate(data, split, config, seed)
 
@@ -468,11 +451,7 @@ def _threads() -> ThreadpoolController:
 
 
 def require_libraries() -> None:
-    """Check that scikit-learn and optuna are installed, before anything is trained or asked.
-
-    Raises:
-        StudyError: one is not installed.
-    """
+    """Raise StudyError unless scikit-learn and optuna are installed, before anything is trained."""
     for library, module in (("scikit-learn", "sklearn"), ("optuna", "optuna")):
         if find_spec(module) is None:
             raise StudyError(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from contextcliff_dagster.analysis.statistics.rank_tests import holm
 from contextcliff_dagster.extensions.continuation.compat.metrics import (
     COHERENCE_KEYS,
     METRICS,
@@ -25,15 +26,13 @@ from contextcliff_dagster.extensions.continuation.compat.metrics import (
 )
 from contextcliff_dagster.extensions.continuation.compat.slicing import context_lengths, trimmed
 from contextcliff_dagster.extensions.continuation.compat.statistics import (
-    adjusted,
     averaged,
     bootstrap_mean,
-    composite_score,
+    composite_of,
     degradation_statistics,
     iqr_outliers,
     mann_whitney,
     rank_biserial,
-    round_outliers,
     selected_rounds,
     spearman,
     trend_analysis,
@@ -139,12 +138,21 @@ def figures_of_unit_cases(sample: dict[str, Any]) -> tuple[Any, Any]:
     cases = sample["statistics"]["unit_cases"]
     iqr, tests = cases["detect_outliers_iqr"], cases["mann_whitney_and_rank_biserial"]
     corrections = cases["multiple_comparison_correction_alpha_0.05"]
-    p_values = [adjusted(one["p_values"], one["method"]) for one in corrections]
-    four = ("vocab_diversity", "cloze_score", "adjacent_coherence", "bigram_repetition")
+    corrections = [one for one in corrections if one["method"] == "holm"]
+    p_values = [holm(one["p_values"]) for one in corrections]
     composite = cases["composite_score"]
+    theirs_by_ours = {
+        "vocabulary_diversity": "vocab_diversity",
+        "cloze_score": "cloze_score",
+        "adjacent_coherence": "adjacent_coherence",
+        "bigram_repetition_rate": "bigram_repetition",
+    }
     ours = {
-        "iqr": [list(iqr_outliers(one["values"], one["multiplier"])) for one in iqr],
-        "composite": [composite_score(*(one[key] for key in four)) for one in composite],
+        "iqr": [iqr_outliers(one["values"], one["multiplier"]) for one in iqr],
+        "composite": [
+            composite_of({ours: one[theirs] for ours, theirs in theirs_by_ours.items()})
+            for one in composite
+        ],
         "adjusted": [[[p < 0.05 for p in row], row] for row in p_values],
         "spearman": [spearman(one["x"], one["y"]) for one in cases["spearman"]],
         "u": [mann_whitney(one["baseline"], one["test"]) for one in tests],
@@ -152,7 +160,7 @@ def figures_of_unit_cases(sample: dict[str, Any]) -> tuple[Any, Any]:
         "bootstrap": [bootstrap_mean(one["data"]) for one in cases["bootstrap_mean_95"]],
     }
     theirs = {
-        "iqr": [[one["outlier_indices"], one["stats"]] for one in iqr],
+        "iqr": [one["outlier_indices"] for one in iqr],
         "composite": [one["composite"] for one in composite],
         "adjusted": [one["result"] for one in corrections],
         "spearman": [one["result"] for one in cases["spearman"]],
@@ -171,17 +179,15 @@ def figures_of_datasets(sample: dict[str, Any]) -> tuple[Any, Any]:
         found = {
             "comprehensive": degradation_statistics(rounds),
             "averaged": means,
-            "outliers": {
-                size: {
-                    "analysis": round_outliers(some),
-                    "indices_selected_for_replacement": selected_rounds(some),
-                }
-                for size, some in rounds.items()
-            },
+            "outliers": {size: selected_rounds(some) for size, some in rounds.items()},
             "trend_analysis": trend_analysis(means),
         }
         ours[one["name"]] = {key: value for key, value in found.items() if key in one}
-        theirs[one["name"]] = {key: value for key, value in one.items() if key in found}
+        known = {key: value for key, value in one.items() if key in found}
+        if "outliers" in known:
+            of_size = known["outliers"].items()
+            known["outliers"] = {s: o["indices_selected_for_replacement"] for s, o in of_size}
+        theirs[one["name"]] = known
     return ours, theirs
 
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.extensions.visibility.agent import (
+    SYSTEM,
     TEMPLATE,
     RunState,
     ShownTrial,
@@ -20,7 +21,6 @@ from contextcliff_dagster.extensions.visibility.agent import (
     Usage,
     prompt_of,
     reply_schema,
-    system_text,
 )
 from contextcliff_dagster.extensions.visibility.section import Axes, Base, Shown, StartName, Text
 from contextcliff_dagster.extensions.visibility.tasks.task import Choice, Number, Score, Space, Task
@@ -59,7 +59,7 @@ def read_by(axes: Axes, *, higher_is_better: bool = True, state: RunState = STAT
     task = task_of(higher_is_better=higher_is_better)
     document, question = prompt_of(task, axes, state, TEXTS)
     rendered = TEMPLATE.format(document=document, question=question)
-    return "\n".join((system_text(), rendered, json.dumps(reply_schema(task))))
+    return "\n".join((SYSTEM, rendered, json.dumps(reply_schema(task))))
 
 
 def canaries(axes: Axes, *, higher_is_better: bool = True) -> dict[str, bool]:

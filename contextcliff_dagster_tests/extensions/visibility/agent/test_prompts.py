@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.extensions.visibility.agent import (
+    SYSTEM,
     TEMPLATE,
     RunState,
     ShownTrial,
     Usage,
     prompt_of,
     resources_text,
-    system_text,
 )
 from contextcliff_dagster.extensions.visibility.landscape import sobol_configs
 from contextcliff_dagster.extensions.visibility.section import Axes
@@ -72,12 +72,12 @@ def test_the_prompt_of_the_documentation_is_a_real_one() -> None:
     document, question = prompt_of(DIGITS, ALL, state)
     page = (CHECKOUT / "docs" / "visibility.md").read_text(encoding="utf-8")
     assert f"```text\n{TEMPLATE.format(document=document, question=question)}\n```" in page
-    assert system_text() in " ".join(page.split())
+    assert SYSTEM in " ".join(page.split())
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda one: one.name)
 def test_without_axes_no_word_is_about_data_model_or_score(task: Task) -> None:
-    text = " ".join((system_text(), *prompt_of(task, Axes(), state_of(task, [0.5, 0.25]))))
+    text = " ".join((SYSTEM, *prompt_of(task, Axes(), state_of(task, [0.5, 0.25]))))
     for name in task.space.names:
         text = text.replace(name, "")
     giveaway = r"regress|classif|forest|trees|vector|neighbo|boost|net\b|accura|loss|error|auc|"
@@ -94,7 +94,7 @@ def test_the_longest_prompt_is_short(task: Task) -> None:
         configs = sobol_configs(task.space, 11, seed)
         trials = tuple(ShownTrial(one, size, "model") for one in configs)
         document, question = prompt_of(task, ALL, RunState(trials, (Usage(345, 60),) * 10))
-        whole = system_text() + TEMPLATE.format(document=document, question=question)
+        whole = SYSTEM + TEMPLATE.format(document=document, question=question)
         assert count(whole) <= MOST_TOKENS
 
 

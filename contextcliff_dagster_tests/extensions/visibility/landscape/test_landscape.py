@@ -88,7 +88,6 @@ def test_a_slope_beyond_the_noise_counts(higher_is_better: bool) -> None:
     )
     assert judged.counts
     assert judged.spread == pytest.approx(1, abs=0.15)
-    assert judged.splits == 20
 
 
 def test_what_is_refused_says_why() -> None:
