@@ -331,6 +331,13 @@ LENGTHS_ARE: Mapping[LengthUnit, str] = {
     "as given": "Lengths are those of the file. Whether they include the prompt is unknown.",
 }
 
+LENGTHS_OF: Mapping[LengthUnit, str] = {
+    "document": "documents",
+    "prompt": "prompts",
+    "words": "lengths in words",
+    "characters": "lengths in characters",
+    "as given": "lengths",
+}
 LENGTH_AXIS: Mapping[LengthUnit, str] = {
     "document": "document length in tokens",
     "prompt": "prompt length in tokens",

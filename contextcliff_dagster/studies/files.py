@@ -233,6 +233,8 @@ def find_study(name: str) -> Study:
         if entry.name == name:
             raise StudyError(entry.error)
     if name not in studies:
+        if (file := Path(f"{name}.yaml")).is_file():
+            raise StudyError(f"There is no study {name!r}, but a file {file}: use its path.")
         raise StudyError(
             f"There is no study {name!r}; there are {', '.join(load_studies())} "
             "(add your own folder with CONTEXTCLIFF_STUDIES)."

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.studies import Study
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.studies import Study, find_study
 from contextcliff_dagster.studies.starter import OPTIONAL, study_text
 
 _TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_size=1, max_size=20)
@@ -66,3 +69,14 @@ def test_each_line_that_is_offered_is_valid(line: str) -> None:
     study = Study.model_validate({**given, "models": ["m"], **yaml.safe_load(line)})
     (key,) = yaml.safe_load(line)
     assert key in study.model_fields_set | study.sections.keys()
+
+
+def test_a_study_file_beside_the_command_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text("name: mine\n")
+    with pytest.raises(StudyError, match=r"but a file mine\.yaml: use its path"):
+        find_study("mine")
+    with pytest.raises(StudyError, match="there are .*quick"):
+        find_study("yours")

@@ -36,6 +36,7 @@ from contextcliff_dagster.reporting.length_profile.questions import few_data_blo
 from contextcliff_dagster.reporting.markdown import one_line
 from contextcliff_dagster.reporting.sections import Page, as_folds
 from contextcliff_dagster.reporting.wording import (
+    LENGTHS_OF,
     SCORE_NAMES,
     VERDICT_PHRASE,
     estimate,
@@ -338,19 +339,21 @@ def head_html(results: Sequence[Cliffs]) -> str:
 
 def _card(row: int, name: str, result: Cliffs) -> str:
     cap = result.safe_cap_tokens
+    first = ""
     if cap is None:
         big = "No safe cap"
         why = sentence(result.safe_cap_reason) or "The analysis gives no reason."
     else:
         big = f"{tokens(cap)} tokens"
-        why = (
-            f"Safe cap: with {level(result.confidence)} confidence, the "
-            f"{score_name(result)} is within {level(result.tolerance)} of its baseline."
+        good = (
+            f"{words[:1].upper()}{words[1:]} up to there. " if (words := usefulness(result)) else ""
         )
+        why = (
+            f"{good}With {level(result.confidence)} confidence, the {score_name(result)} stays "
+            f"within {level(result.tolerance)} of its baseline."
+        )
+        first = f'<p class="why">Safe cap: keep {LENGTHS_OF[result.length_unit]} at or below</p>\n'
     base, cliff, documents = result.baseline, result.cliff, result.n_documents
-    good = usefulness(result)
-    if good:
-        why = f"{good[:1].upper()}{good[1:]} up to there. {why}"
     facts = [("Verdict", VERDICT_PHRASE[result.verdict]), ("Examples", tokens(result.n))]
     if documents is not None and documents != result.n:
         facts.append(("Documents", tokens(documents)))
@@ -370,6 +373,6 @@ def _card(row: int, name: str, result: Cliffs) -> str:
     style = look(row).style + " useless" * is_useless(result)
     return (
         f'<article class="card {style}"><h2>{chip(row)} {text(name)}</h2>\n'
-        f'{doubt}<p class="cap">{text(big)}</p>\n<p class="why">{text(why)}</p>\n'
+        f'{doubt}{first}<p class="cap">{text(big)}</p>\n<p class="why">{text(why)}</p>\n'
         f"<dl>{rows}</dl></article>\n"
     )
