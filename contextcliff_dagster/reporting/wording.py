@@ -225,6 +225,16 @@ def lost_of(tolerance: float) -> tuple[int, int]:
     return int(tolerance * 1000 + 1e-9), 1000
 
 
+def reference_score(result: Cliffs) -> float | None:
+    """Return the baseline that the cap is relative to: fitted, or measured without a fit."""
+    return result.baseline.mean if result.baseline.fitted is None else result.baseline.fitted
+
+
+def least_score(result: Cliffs, baseline: float) -> float:
+    """Return the score at which all of the tolerance is lost, measured above guessing."""
+    return baseline - result.tolerance * max(baseline - result.chance, 0.0)
+
+
 def tolerance_sentences(results: Sequence[Cliffs], names: Sequence[str]) -> list[str]:
     """Return one sentence for each tolerance and kind of score in ``results``."""
     groups: dict[tuple[float, str], dict[str, list[str]]] = {}
@@ -232,11 +242,10 @@ def tolerance_sentences(results: Sequence[Cliffs], names: Sequence[str]) -> list
         kind = result.score.name if result.score.name in {*RIGHT_OR_WRONG, "f1"} else ""
         key = result.tolerance, "right" if kind in RIGHT_OR_WRONG else kind
         falls = groups.setdefault(key, {})
-        base = result.baseline
-        mean = base.mean if base.fitted is None else base.fitted
+        base, mean = result.baseline, reference_score(result)
         floor = result.verdict is Verdict.FLOOR  # nothing can be lost there
         if mean is not None and not floor and len(results) <= _MOST_EXAMPLES:
-            ends = score(mean), score(mean * (1 - result.tolerance))
+            ends = score(mean), score(least_score(result, mean))
             if ends[0] != ends[1]:
                 fitted = base.mean is not None and score(base.mean) != ends[0]
                 by = " by the fitted curve" if fitted else ""
@@ -247,7 +256,7 @@ def tolerance_sentences(results: Sequence[Cliffs], names: Sequence[str]) -> list
 def _sentence(tolerance: float, kind: str, falls: Mapping[str, Sequence[str]]) -> str:
     head, effect = f"A tolerance of {level(tolerance)} means", ""
     if len(falls) == 1:
-        effect = f", here {next(iter(falls))}"
+        effect = f", at worst {next(iter(falls))}"
     elif falls:
         parts = [f"{', '.join(whose)} {fall}" for fall, whose in falls.items()]
         effect = f" ({'; '.join(parts)})"
@@ -259,12 +268,12 @@ def _sentence(tolerance: float, kind: str, falls: Mapping[str, Sequence[str]]) -
         )
     if kind == "f1":
         return (
-            f"{head}: token F1, the overlap in words with the accepted answer, may fall by up to "
-            f"{level(tolerance)} of its mean on short documents{effect}. Partly right "
+            f"{head}: token F1, the overlap in words with the accepted answer, may fall to "
+            f"{level(1 - tolerance)} of its mean on short documents{effect}. Partly right "
             "answers count partly."
         )
     return (
-        f"{head}: the mean score may fall by up to {level(tolerance)} of its mean on short "
+        f"{head}: the mean score may fall to {level(1 - tolerance)} of its mean on short "
         f"documents{effect}."
     )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from contextcliff_dagster.contracts import UNSCORED_TAGS
+from contextcliff_dagster.contracts import UNSCORED_TAGS, Verdict
 from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.contracts.results.cliffs import CapAtTolerance
 from contextcliff_dagster.contracts.results.json_form import BinMean
@@ -43,9 +43,13 @@ from contextcliff_dagster.reporting.wording import (
     is_useless,
     labels,
     last_octave_phrase,
+    least_score,
     length_axis,
     level,
     located,
+    measured_range,
+    reference_score,
+    score,
     score_name,
     sentence,
     tokens,
@@ -114,6 +118,7 @@ def payload_of(
             "primary": result.score.name,
             "tolerance": result.tolerance,
             "confidence": result.confidence,
+            "chance": result.chance,
             "fits": _fits(result),
             "bins": {
                 "key": [b.bin for b in result.bins],
@@ -152,7 +157,7 @@ def _words(b: Any) -> str:
 def _fits(result: Cliffs) -> dict[str, dict[str, Any]]:
     """Return score -> its caps by tolerance, baseline and curve; of all scores with a fit."""
     own = CapAtTolerance(result.tolerance, result.safe_cap_tokens)
-    primary = (result.baseline.mean, result.curve, (*result.caps_by_tolerance, own))
+    primary = (reference_score(result), result.curve, (*result.caps_by_tolerance, own))
     names = {words: name for name, words in SCORE_NAMES.items()}
     others = {
         names[row.value]: (row.baseline, row.curve, row.caps_by_tolerance)
@@ -260,9 +265,9 @@ def embedded_answers(
         is_repeat = read is None or answer is None or read.strip() == answer.strip()
         columns["read"].append(None if is_repeat else shown(read))
         columns["tag"].append(rows["failure"][i])
-        for score in _score_names(result, scores):
-            column = "score" if score == result.score.name else score
-            columns[score].append(rounded(rows[column][i]))
+        for scored in _score_names(result, scores):
+            column = "score" if scored == result.score.name else scored
+            columns[scored].append(rounded(rows[column][i]))
     for columns in model_columns:
         if not any(columns["read"]):
             del columns["read"]
@@ -348,10 +353,15 @@ def _card(row: int, name: str, result: Cliffs) -> str:
         good = (
             f"{words[:1].upper()}{words[1:]} up to there. " if (words := usefulness(result)) else ""
         )
+        base = reference_score(result)
+        least = "" if base is None else f", from {score(base)} to {score(least_score(result, base))}"
         why = (
-            f"{good}With {level(result.confidence)} confidence, the {score_name(result)} stays "
-            f"within {level(result.tolerance)} of its baseline."
+            f"{good}With {level(result.confidence)} confidence, the {score_name(result)} loses at "
+            f"most {level(result.tolerance)} of its baseline{least}."
         )
+        reach = measured_range(result)
+        if result.verdict is Verdict.STABLE and reach:
+            why += f" Nothing longer than {tokens(reach[1])} tokens was measured."
         first = f'<p class="why">Safe cap: keep {LENGTHS_OF[result.length_unit]} at or below</p>\n'
     base, cliff, documents = result.baseline, result.cliff, result.n_documents
     facts = [("Verdict", VERDICT_PHRASE[result.verdict]), ("Examples", tokens(result.n))]
@@ -360,9 +370,14 @@ def _card(row: int, name: str, result: Cliffs) -> str:
     if lost := result.missing.total:
         facts.append(("Without an answer", tokens(lost)))
     if base.mean is not None:
-        facts.append(("Baseline", estimate(base.mean, base.ci_low, base.ci_high)))
+        measured = estimate(base.mean, base.ci_low, base.ci_high)
+        if base.fitted is not None and score(base.fitted) != score(base.mean):
+            facts.append(("Baseline, fitted", score(base.fitted)))
+            facts.append(("Measured on the shortest", measured))
+        else:
+            facts.append(("Baseline", measured))
     if cap is not None and result.cap_prompt_tokens is not None:
-        facts.append(("Cap as prompt tokens", tokens(result.cap_prompt_tokens)))
+        facts.append(("Cap of the whole prompt", tokens(result.cap_prompt_tokens)))
     if octave := last_octave_phrase(result):
         facts.append(("Just below the cap", octave.partition(" of ")[0]))
     rows = "".join(f"<div><dt>{text(key)}</dt><dd>{text(value)}</dd></div>" for key, value in facts)

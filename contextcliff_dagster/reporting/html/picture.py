@@ -152,7 +152,10 @@ def picture_html(results: Sequence[Cliffs]) -> str:
     """Return the picture of all results, with placeholders for switches, hint and open bin."""
     scores = " and ".join(dict.fromkeys(map(score_name, results)))
     bars = level(results[0].confidence) if results else "unstated"
-    note = f"{scores[:1].upper()}{scores[1:]} over length; bars are {bars} intervals."
+    note = (
+        f"{scores[:1].upper()}{scores[1:]} over length; bars are {bars} intervals, and the band is "
+        "the fitted curve's; it widens where examples end."
+    )
     compared = f"<p>{text(words)}</p>\n" if (words := comparison(results)) else ""
     label = "Score over length. With scripts, the arrow keys move between bins and Enter opens one."
     return (

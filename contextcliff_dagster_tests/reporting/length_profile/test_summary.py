@@ -50,7 +50,7 @@ def test_a_real_study_keeps_what_a_decision_needs() -> None:
         "keep documents at or below **476 tokens**",  # cap
         "| 997 [337, 1,915] |",  # midpoint with its interval
         "![Score and SD against natural document length](report.png)",
-        "of every 10 answers that are right on short documents, up to 3 may be lost, here from",
+        "of every 10 answers that are right on short documents, up to 3 may be lost, at worst from",
         "## Warnings",
         "The cap assumes that a model that fails at a length also fails at longer ones.",
         "Nothing was measured between 1,946 tokens",

@@ -64,8 +64,10 @@ function drawModel(data, row, lane, x, y, state, frame) {
     );
   }
   if (fit.baseline !== null) {
-    const floor = fit.baseline * (1 - state.tolerance);
+    const floor = fit.baseline - state.tolerance * Math.max(fit.baseline - model.chance, 0);
     group.append(svg("path", { class: "floor", d: `M${frame.left} ${y(floor)}H${frame.right}` }));
+    if (state.models.size === 1)
+      group.append(svg("text", { class: "soft", x: frame.left + 4, y: y(floor) + 14 }, `${percent(state.tolerance)} below the baseline`));
   }
   const cap = capAt(model, state);
   if (cap && cap >= x.low && cap <= x.high) {

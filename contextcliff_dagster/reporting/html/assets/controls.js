@@ -13,7 +13,7 @@
   const named = (text) => text[0].toUpperCase() + text.slice(1);
 
   function noteText() {
-    const parts = [`${named(data.scores[state.score])} over length; bars are ${percent(first.confidence)} intervals.`];
+    const parts = [`${named(data.scores[state.score])} over length; bars are ${percent(first.confidence)} intervals, and the band is the fitted curve's; it widens where examples end.`];
     const models = data.models.filter((_, row) => state.models.has(row));
     const shown = models.filter((model) => fitOf(model, state));
     if (shown.length < models.length)
