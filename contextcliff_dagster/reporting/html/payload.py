@@ -353,8 +353,9 @@ def _card(row: int, name: str, result: Cliffs) -> str:
         good = (
             f"{words[:1].upper()}{words[1:]} up to there. " if (words := usefulness(result)) else ""
         )
-        base = reference_score(result)
-        least = "" if base is None else f", from {score(base)} to {score(least_score(result, base))}"
+        least = ""
+        if (full := reference_score(result)) is not None:
+            least = f", from {score(full)} to {score(least_score(result, full))}"
         why = (
             f"{good}With {level(result.confidence)} confidence, the {score_name(result)} loses at "
             f"most {level(result.tolerance)} of its baseline{least}."
