@@ -13,9 +13,10 @@ Listener = Callable[[str, int, "int | None"], None]
 _listeners: list[Listener] = []
 
 
-def report_step(name: str, done: int, total: int | None = None) -> None:
-    """Report that ``done`` of ``total`` (None: unknown) items of the step ``name`` are done."""
-    for listener in _listeners:
+def report_step(name: str, done: int = 0, total: int | None = None) -> None:
+    """Report that ``done`` of ``total`` (None: unknown) items of the step ``name`` are done, or,
+    without both, that it begins. Steps that are reported next may be parts of it."""
+    for listener in reversed(_listeners):  # a display within another gives it way
         listener(name, done, total)
 
 

@@ -19,7 +19,7 @@ _GROUPS = {
         "init": "Set up a measurement of your model on your documents.",
         "profile": "Measure what a study still lacks, and print its report.",
         "answers": "List questions, accepted answers and the model's answers.",
-        "report": "Rebuild a study's report without a call.",
+        "report": "Print a study's report, made current without a call.",
     },
     "Use a cap": {
         "policy": "Write the safe cap into a file that a gateway enforces.",

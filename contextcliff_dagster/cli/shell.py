@@ -3,9 +3,9 @@
 SIGTERM and a closed terminal (SIGHUP) end a command like Ctrl-C, with an exit code that identifies
 the signal.
 
-A long command shows its state on stderr: on a terminal, an updating line from the first second on
-while the command itself writes nothing; elsewhere, one line per minute from the first minute on. A
-thread writes them, because a command's imports alone take seconds on a busy machine.
+A long command shows its state on stderr: on a terminal, an updating line while the command itself
+writes nothing, and each step at its beginning; elsewhere, one line per minute from the first minute
+on. A thread writes them, because a command's imports alone take seconds on a busy machine.
 
 Completion works in bash, zsh and fish, which run the command with `_CONTEXTCLIFF_COMPLETE` set
 (click's protocol). Values that cannot be read are not offered, and never cause an error while the
@@ -29,8 +29,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.contracts.extensions import load_address
 from contextcliff_dagster.freed_memory import collect_garbage_rarely, lean_allocator
-from contextcliff_dagster.step_progress import listened
+from contextcliff_dagster.step_progress import listened, report_step
 
 _LEAST = 2_500_000_000
 
@@ -132,6 +133,8 @@ _FIRST_S, _TICK_S, _EVERY_S = 1.0, 0.5, 60.0
 elsewhere."""
 _SERVERS = {"serve", "ui"}
 """Commands that run until stopped; they show progress only until their first output."""
+_READERS = {"profile", "prepare", "report", "answers"}
+"""Commands that show, before anything else is imported, that they read a study."""
 _WIPE = b"\r\x1b[K"
 _BAR, _COLUMNS = 24, 80
 
@@ -163,6 +166,8 @@ def sign_of_life(args: Sequence[str]) -> Iterator[None]:
         sys.stdout, sys.stderr = (cast("TextIO", _Wiping(stream, sign)) for stream in streams)
     try:
         with listened(sign.step):
+            if command in _READERS or (args and args[0].startswith("-")):  # `profile`'s options
+                report_step("reading the study")
             yield
     finally:
         _current = None
@@ -179,6 +184,7 @@ def note_state(text: str) -> None:
 def pause(paused: bool) -> None:
     """Yield the terminal to another progress display, or take it back."""
     if _current is not None:
+        _current.gives_way = paused
         _current.wipe(paused=paused)
 
 
@@ -205,21 +211,26 @@ class _SignOfLife:
         # A Dagster step turns descriptor 2 into a log file: this copy stays the terminal.
         self._stderr = stderr
         self.terminal = os.isatty(stderr)
-        self.state = "working"
+        self.state = self._step = "working"
         self._every_s, self._once = every_s, once
         self._began, self._written = time.monotonic() - _age_s(), 0.0
-        self._paused = self._shown = False
+        self.gives_way = self._paused = self._shown = False
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="sign of life", daemon=True)
         self._thread.start()
 
     def step(self, name: str, done: int, total: int | None) -> None:
-        """Set the state to a step's progress, or to "working" once the step is done."""
-        if total is None:
+        """Set the state to a step's progress, or the step around it; show a beginning at once."""
+        if total is None and not done:
+            self.state = self._step = name
+            if self.terminal:
+                with self._lock:
+                    self._show()
+        elif total is None:
             self.state = f"{name}: {done:,}"
         elif done >= total:
-            self.state = "working"
+            self.state = self._step
         else:
             full = _BAR * done // total if self.terminal else 0
             bar = f"[{'#' * full}{'.' * (_BAR - full)}] " if self.terminal else ""
@@ -244,18 +255,21 @@ class _SignOfLife:
         while not self._ended.wait(wait_s):
             wait_s = _TICK_S if self.terminal else self._every_s
             with self._lock:
-                now = time.monotonic()
                 if self._once and self._paused:
                     return
-                if self.terminal and (self._paused or now - self._written < wait_s):
-                    continue
-                seconds = int(now - self._began)
-                text = f"{seconds // 60}:{seconds % 60:02d} min, {self.state}"
-                if self.terminal:
-                    self._write(_WIPE + text[: self._columns() - 1].encode())
-                else:
-                    self._write(f"Progress: {text}\n".encode())
-                self._shown = True
+                if not self.terminal or time.monotonic() - self._written >= wait_s:
+                    self._show()
+
+    def _show(self) -> None:
+        if self._paused or self.gives_way:
+            return
+        seconds = int(time.monotonic() - self._began)
+        text = f"{seconds // 60}:{seconds % 60:02d} min, {self.state}"
+        if self.terminal:
+            self._write(_WIPE + text[: self._columns() - 1].encode())
+        else:
+            self._write(f"Progress: {text}\n".encode())
+        self._shown = True
 
     def _columns(self) -> int:
         with suppress(OSError):
@@ -284,15 +298,15 @@ class _Wiping:
         return getattr(self._stream, name)
 
 
-Names = Callable[[], Iterable[str]]
-
-
 class _OneOf(click.ParamType[str]):
-    """A text parameter, completed from ``names`` and, with ``files``, from file names."""
+    """A text parameter, completed from ``names`` and, with ``files``, from file names.
+
+    An address (``module:attribute``) among ``names`` is that of names, or of what returns them.
+    """
 
     name = "text"
 
-    def __init__(self, names: Names, *, files: bool = False) -> None:
+    def __init__(self, *names: str, files: bool = False) -> None:
         self._names = names
         self._files = files
 
@@ -301,9 +315,17 @@ class _OneOf(click.ParamType[str]):
     ) -> list[CompletionItem]:
         items = [CompletionItem(incomplete, type="file")] if self._files else []
         with suppress(Exception):
-            names = sorted(name for name in self._names() if name.startswith(incomplete))
+            known = (name for names in map(_named, self._names) for name in names)
+            names = sorted(name for name in known if name.startswith(incomplete))
             items += [CompletionItem(name) for name in names]
         return items
+
+
+def _named(name: str) -> Iterable[str]:
+    if ":" not in name:
+        return (name,)
+    names = load_address(f"contextcliff_dagster.{name}")
+    return list(names() if callable(names) else names)
 
 
 def add_completion(command: click.Command) -> None:
@@ -315,56 +337,17 @@ def add_completion(command: click.Command) -> None:
         add_completion(inner)
 
 
-def _studies() -> Iterable[str]:
-    from contextcliff_dagster.studies import load_studies
-
-    return load_studies()
-
-
-def _models() -> Iterable[str]:
-    from contextcliff_dagster.inference.models.models_file import load_models
-
-    return load_models()
-
-
-def _data_sets() -> Iterable[str]:
-    from contextcliff_dagster.corpora.benchmarks.benchmark_table import PUBLISHED
-
-    return (*PUBLISHED, "python-source")
-
-
-def _presets() -> Iterable[str]:
-    from contextcliff_dagster.inference.models.models_file import PRESETS
-
-    return PRESETS
-
-
-def _scores() -> Iterable[str]:
-    from contextcliff_dagster.cli.measuring.options import PRIMARY_SCORES
-    from contextcliff_dagster.scoring.scorers import scorer_names
-
-    return (*PRIMARY_SCORES, *scorer_names())
-
-
-def _controls() -> Iterable[str]:
-    from contextcliff_dagster.cli.measuring.options import CONTROLS
-
-    return (*CONTROLS, ",".join(CONTROLS))
-
-
-def _nothing() -> Iterable[str]:
-    return ()
-
-
 _VALUES = {
-    "study": _OneOf(_studies, files=True),
-    **dict.fromkeys(("model", "models", "a", "b"), _OneOf(_models)),
-    "preset": _OneOf(_presets),
-    "dataset": _OneOf(_data_sets),
-    "tasks": _OneOf(lambda: ("lookup", "two_hop")),
-    "score": _OneOf(_scores),
-    "controls": _OneOf(_controls),
-    "questions": _OneOf(lambda: ("recall",), files=True),
-    "data": _OneOf(_nothing, files=True),
+    "study": _OneOf("studies:load_studies", files=True),
+    **dict.fromkeys(
+        ("model", "models", "a", "b"), _OneOf("inference.models.models_file:load_models")
+    ),
+    "preset": _OneOf("inference.models.models_file:PRESETS"),
+    "dataset": _OneOf("corpora.benchmarks.benchmark_table:PUBLISHED", "python-source"),
+    "tasks": _OneOf("lookup", "two_hop"),
+    "score": _OneOf("cli.measuring.options:PRIMARY_SCORES", "scoring.scorers:scorer_names"),
+    "controls": _OneOf("no_context", "oracle", "no_context,oracle"),
+    "questions": _OneOf("recall", files=True),
+    "data": _OneOf(files=True),
 }
 """Parameter name -> completion type, for all commands."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from contextcliff_dagster.contracts import ContextCliffError, level
+from contextcliff_dagster.contracts import ContextCliffError, level, pip_install
 from contextcliff_dagster.gateway.settings import GateMetrics, GateSettings, PolicyFile
 from contextcliff_dagster.policy import PolicyError, SafeContext
 
@@ -163,7 +163,7 @@ class Gate:
     """A gate that checks requests against the policies of one file, and counts the outcomes.
 
     Raises:
-        PolicyError: a setting is wrong, or there is no usable policy to begin with.
+        PolicyError: a setting is wrong, a policy is unusable, or its tokenizer cannot be opened.
     """
 
     def __init__(self, settings: GateSettings, meter_provider: Any = None) -> None:
@@ -172,6 +172,18 @@ class Gate:
         self._metrics = GateMetrics(meter_provider)
         self._tokenizers = _Tokenizers()
         self._warned: set[str] = set()
+        if settings.count == "bytes":
+            self._warn(f"Prompts are counted by an upper bound (`count: bytes`): {_BY_BYTES}.")
+            return
+        for policy in self._file.policies().values():
+            try:
+                self._counted(policy, [""])
+            except ContextCliffError as error:
+                raise PolicyError(
+                    f"The gateway cannot count prompts for {policy.model}: "
+                    f"{str(error).rstrip('.')}; else set `tokenizers` to its file on this machine, "
+                    f"or `count: bytes`, by which {_BY_BYTES}."
+                ) from error
 
     def decide(self, body: Any, unseen: str | None = None, *, route: bool = True) -> Decision:
         """Decide on a request with this JSON body; counting may take milliseconds.
@@ -234,21 +246,20 @@ class Gate:
         """Count the longest text's tokens with the policy's tokenizer, or use an upper bound."""
         frames = prompt.frame_tokens
         bound = frames + max(sum(map(upper_bound, texts)) for texts in prompt.texts)
-        if bound <= policy.safe_cap_tokens + self.settings.allowance_tokens:
+        cap = policy.safe_cap_tokens + self.settings.allowance_tokens
+        if bound <= cap or self.settings.count == "bytes":
             return _Count(bound, "upper_bound")
-        where = self.settings.tokenizers.get(policy.model)
         try:
-            opened = self._tokenizers.opened
-            longest = frames + max(
-                sum(policy.count(text, where, opened) for text in texts) for texts in prompt.texts
-            )
-        except ContextCliffError as error:
-            self._warn(
-                f"Prompts for {policy.model} are counted by an upper bound, one token a byte of "
-                f"UTF-8, and so refused from about a quarter of the cap on: {error}"
-            )
+            longest = frames + max(self._counted(policy, texts) for texts in prompt.texts)
+        except ContextCliffError as error:  # a server that counts, or a new policy's tokenizer
+            bytes_count = f"are counted by an upper bound, by which {_BY_BYTES}"
+            self._warn(f"Prompts for {policy.model} {bytes_count}: {error}")
             return _Count(bound, "upper_bound")
         return _Count(longest, "tokenizer")
+
+    def _counted(self, policy: SafeContext, texts: list[str]) -> int:
+        where, opened = self.settings.tokenizers.get(policy.model), self._tokenizers.opened
+        return sum(policy.count(text, where, opened) for text in texts)
 
     def _above(
         self, policy: SafeContext, prompt: Prompt, count: _Count, *, route: bool
@@ -266,16 +277,15 @@ class Gate:
             model = following if following not in tried else None
         model_cap = policy.cap_prompt_tokens
         if model_cap is not None and prompt.token_ids > model_cap:
-            size, cap = f"{prompt.token_ids:,} tokens of the model", model_cap
+            size, cap = f"{prompt.token_ids:,} tokens of the model is", model_cap
         elif count.by == "tokenizer":
-            size, cap = f"{count.tokens:,} tokens ({policy.tokenizer})", policy.safe_cap_tokens
+            size, cap = f"{count.tokens:,} tokens ({policy.tokenizer}) is", policy.safe_cap_tokens
         else:
-            size = f"up to {count.tokens:,} tokens (bytes, as {policy.tokenizer} cannot be opened)"
-            cap = policy.safe_cap_tokens
+            size, cap = f"at most {count.tokens:,} tokens by bytes may be", policy.safe_cap_tokens
         allowed = self.settings.allowance_tokens
         more = f" and {allowed:,} besides the document" if allowed else ""
         message = (
-            f"A prompt of {size} is above the safe cap of {cap:,}{more} for {policy.model} on the "
+            f"A prompt of {size} above the safe cap of {cap:,}{more} for {policy.model} on the "
             f"task {policy.task or 'of its study'}, measured {policy.date}: beyond it a loss of "
             f"{level(policy.tolerance)} is not ruled out at {level(policy.confidence)} confidence; "
             "shorten or split it."
@@ -315,6 +325,9 @@ def _past(policy: SafeContext) -> bool:
     return datetime.now(UTC).date() > date.fromisoformat(policy.expiry)
 
 
+_BY_BYTES = "each byte of UTF-8 is a token, and English is refused from about a quarter of the cap"
+
+
 class _Tokenizers:
     """Tokenizers, each opened once; one that cannot be opened is not retried at every call."""
 
@@ -342,10 +355,13 @@ def _open(name: str) -> Tokenizer:
     try:
         from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 
-        return open_tokenizer(name)
+        tokenizer = open_tokenizer(name)
+        tokenizer.count("a")  # imports what opening does not
+        return tokenizer
     except ImportError as error:
+        needed = ("tiktoken", "bpe-openai") if name.startswith("tiktoken:") else (str(error.name),)
         raise PolicyError(
-            f"The tokenizer {name!r} needs the package {error.name!r}; install it here."
+            f"The tokenizer {name!r} needs the package {error.name!r}; run {pip_install(*needed)}."
         ) from error
 
 

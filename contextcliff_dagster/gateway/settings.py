@@ -126,6 +126,7 @@ class GateMetrics:
 
 Unknown = Literal["pass", "refuse"]
 Expired = Literal["refuse", "enforce", "pass"]
+Count = Literal["tokenizer", "bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +139,9 @@ class GateSettings:
     that cannot be checked: a model without a policy, a body that is not JSON, images and files.
     ``expired`` is the rule for a policy past its last day: refuse every call, enforce its cap, or
     let everything pass. ``tokenizers`` maps models to the policy's tokenizer on this machine
-    (``file:PATH``). ``allowance_tokens`` are the tokens of system text, tools and question that
-    every prompt has besides its documents.
+    (``file:PATH``). ``count`` is ``tokenizer``, which has to open at the start, or ``bytes``, whose
+    number is an upper bound. ``allowance_tokens`` are the tokens of system text, tools and question
+    that every prompt has besides its documents.
     """
 
     policy: Path
@@ -148,6 +150,7 @@ class GateSettings:
     unknown: Unknown = "pass"
     expired: Expired = "refuse"
     tokenizers: Mapping[str, str] = field(default_factory=dict)
+    count: Count = "tokenizer"
     allowance_tokens: int = 0
 
     @classmethod
@@ -176,7 +179,7 @@ class GateSettings:
                 isinstance(text, str) and text for pair in table.items() for text in pair
             ):
                 raise PolicyError(f"The gateway's setting {name!r} must map names to names.")
-        for name, kind in (("unknown", Unknown), ("expired", Expired)):
+        for name, kind in (("unknown", Unknown), ("expired", Expired), ("count", Count)):
             if values.get(name, get_args(kind)[0]) not in get_args(kind):
                 raise PolicyError(
                     f"The gateway's setting {name!r} is {values[name]!r}; use one of "

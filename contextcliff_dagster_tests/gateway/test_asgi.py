@@ -17,8 +17,10 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.testclient import TestClient
 
 from contextcliff_dagster.gateway.asgi import SafeContextMiddleware
+from contextcliff_dagster.policy import PolicyError
 from contextcliff_dagster_tests.support.files.policies import policy_row, write_policies
 
 LONG = "word " * 3_000
@@ -248,3 +250,32 @@ def test_a_changed_policy_holds_without_a_restart(policy: Path) -> None:
         assert post(port, "/v1/completions", body)[0] == 400
         write_policies(policy, policy_row("m", 100_000))
         assert post(port, "/v1/completions", body)[0] == 200
+
+
+@APPS
+def test_without_its_tokenizer_an_application_does_not_start_unless_bytes_are_accepted(
+    made: Callable[..., Any], tmp_path: Path
+) -> None:
+    row = policy_row("m", tokenizer="file:/nowhere/tokenizer.json")
+    policy = write_policies(tmp_path / "safe-context.json", row)
+    with (
+        pytest.raises(PolicyError, match=r"file:/nowhere/tokenizer\.json.*`count: bytes`"),
+        TestClient(made([], policy=policy)),
+    ):
+        pass
+    sent: list[bytes] = []
+    with serving(made(sent, policy=policy, count="bytes")) as port:
+        assert post(port, "/v1/completions", {"model": "m", "prompt": "word " * 190})[0] == 200
+        status, answer = post(port, "/v1/completions", {"model": "m", "prompt": "word " * 210})
+    error = json.loads(answer)["error"]
+    assert (status, len(sent), error["code"]) == (400, 1, "context_length_exceeded")
+    assert "A prompt of at most 1,051 tokens by bytes" in error["message"]
+
+
+def test_a_document_is_counted_in_tokens_not_in_bytes(tmp_path: Path) -> None:
+    row = policy_row("m", 1_500, tokenizer="tiktoken:o200k_base")
+    policy = write_policies(tmp_path / "safe-context.json", row)
+    body = {"model": "m", "prompt": "The tenant pays the rent. " * 200}
+    for count, status in (("tokenizer", 200), ("bytes", 400)):
+        with serving(bare_app([], policy=policy, count=count)) as port:
+            assert post(port, "/v1/completions", body)[0] == status

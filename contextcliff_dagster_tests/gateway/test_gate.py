@@ -179,19 +179,65 @@ def test_a_changed_policy_holds_at_once_and_a_broken_one_changes_nothing(
     assert gate.decide(long).outcome == "refused"
 
 
-def test_without_the_tokenizer_bytes_are_counted_and_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("row", "missing", "named"),
+    [
+        ({"tokenizer": "file:/nowhere/t.json"}, (), "'file:/nowhere/t.json'.* is no such file"),
+        ({"tokenizer": "tiktoken:none"}, (), "no encoding 'none'"),
+        ({"tokenizer": "tiktoken:o200k_base"}, ("tiktoken",), "pip install tiktoken bpe-openai"),
+        ({}, ("tokenizers",), "'reference' needs .* pip install tokenizers"),
+        ({"tokenizer_sha256": "0" * 64}, (), "reference is not the tokenizer"),
+        ({"tokenizer": None}, (), "names no tokenizer"),
+    ],
+    ids=["no file", "unknown", "no tiktoken", "no tokenizers", "other vocabulary", "none"],
+)
+def test_a_gateway_that_cannot_count_does_not_start_unless_bytes_are_accepted(
+    tmp_path: Path,
+    row: dict[str, Any],
+    missing: tuple[str, ...],
+    named: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    gate = gate_of(tmp_path, policy_row("m", tokenizer="file:/nowhere/tokenizer.json"))
+    for package in missing:
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(PolicyError, match=f"^The gateway cannot count .*{named}") as refused:
+        gate_of(tmp_path, policy_row("other"), policy_row("m", **row))
+    assert "`count: bytes`" in str(refused.value)
+    assert caplog.text == ""
+    gate = gate_of(tmp_path, policy_row("other"), policy_row("m", **row), count="bytes")
     assert gate.decide(chat("word " * 190)).outcome == "passed"
-    for _ in range(3):
-        message = message_of(gate.decide(chat("word " * 210)).error)
-    assert "up to 1,051 tokens (bytes, as file:/nowhere/tokenizer.json cannot" in message
+    for model in ("m", "other", "m"):
+        message = message_of(gate.decide(chat("word " * 210, model)).error)
+        assert "at most 1,051 tokens by bytes may be above" in message
     assert caplog.text.count("upper bound") == 1
-    reference = Path(COUNTERS[0]._path)  # type: ignore[attr-defined]
-    where = {"m": f"file:{reference}"}
+
+
+@given(st.text(st.characters(codec=None), max_size=400), st.integers(1, 400))
+def test_no_way_to_count_passes_a_prompt_above_the_cap(tmp_path: Path, text: str, cap: int) -> None:
+    for count in ("tokenizer", "bytes"):
+        decision = gate_of(tmp_path, policy_row("m", cap), count=count).decide(chat(text))
+        assert decision.error is not None or COUNTERS[0].count(text) <= cap
+
+
+def test_a_policys_tokenizer_may_lie_elsewhere_on_this_machine(tmp_path: Path) -> None:
+    where = {"m": f"file:{COUNTERS[0]._path}"}  # type: ignore[attr-defined]
     gate = gate_of(tmp_path, policy_row("m", tokenizer="file:/nowhere/t.json"), tokenizers=where)
     assert "tokens (file:/nowhere/t.json)" in message_of(gate.decide(chat("word " * 999)).error)
+
+
+def test_the_cap_of_a_new_policy_holds_even_where_its_tokenizer_is_missing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = gate_of(tmp_path, policy_row("m", 5_000))
+    text = chat("word " * 300)
+    assert gate.decide(text).outcome == "passed"
+    new = policy_row("m", 1_000, tokenizer="file:/nowhere/t.json")
+    write_policies(tmp_path / "safe-context.json", new)
+    for _ in range(3):
+        message = message_of(gate.decide(text).error)
+    assert "at most 1,501 tokens by bytes" in message
+    assert caplog.text.count("upper bound") == 1
 
 
 def test_an_allowance_is_for_what_every_prompt_has_besides(tmp_path: Path) -> None:
@@ -210,6 +256,7 @@ def test_an_allowance_is_for_what_every_prompt_has_besides(tmp_path: Path) -> No
         ({}, "needs the setting 'policy'"),
         ({"policy": "x", "unknown": "maybe"}, "pass, refuse"),
         ({"policy": "x", "expired": True}, "refuse, enforce, pass"),
+        ({"policy": "x", "count": "characters"}, "tokenizer, bytes"),
         ({"policy": "x", "route_to": "large"}, "'route_to' must map names to names"),
         ({"policy": "x", "models": {"a": 1}}, "'models' must map names to names"),
         ({"policy": "x", "allowance_tokens": -1}, "'allowance_tokens' is -1"),

@@ -108,20 +108,26 @@ def config_of_the_page() -> dict[str, Any]:
     return dict(config)
 
 
+def hooked_config(policy: Path, base_url: str, **settings: str) -> dict[str, Any]:
+    """The page's, with further models and settings, in front of the server at ``base_url``."""
+    config = config_of_the_page()
+    listed = config["model_list"]
+    listed += [{**listed[0], "model_name": name} for name in ("m", "other")]
+    for entry in listed:
+        model = f"openai/{entry['model_name']}"
+        entry["litellm_params"] = {"model": model, "api_base": base_url, "api_key": "x"}
+    config["callback_settings"]["contextcliff"] |= {"policy": str(policy), **settings}
+    return config
+
+
 @pytest.fixture(scope="module")
 def proxies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxies]:
     folder = tmp_path_factory.mktemp("litellm")
     policy = write_policies(folder / "safe-context.json", policy_row("m"), policy_row("my-model"))
     with ExitStack() as stack:
         base_url, bodies = stack.enter_context(recording_server())
-        hooked = config_of_the_page()
-        listed = hooked["model_list"]
-        listed += [{**listed[0], "model_name": name} for name in ("m", "other")]
-        for entry in listed:
-            model = f"openai/{entry['model_name']}"
-            entry["litellm_params"] = {"model": model, "api_base": base_url, "api_key": "x"}
-        hooked["callback_settings"]["contextcliff"]["policy"] = str(policy)
-        plain = {"model_list": listed}
+        hooked = hooked_config(policy, base_url)
+        plain = {"model_list": hooked["model_list"]}
         configs = {"hooked": hooked, "plain": plain}
         urls = stack.enter_context(proxies_of(folder, configs))
         yield Proxies(*urls, bodies, policy)
@@ -236,3 +242,22 @@ def test_the_proxy_goes_by_a_new_policy_without_a_restart(proxies: Proxies) -> N
     assert post(proxies.hooked, "/v1/chat/completions", chat("m", LONG))[0] == 200
     write_policies(proxies.policy, *before)
     assert post(proxies.hooked, "/v1/chat/completions", chat("m", LONG))[0] == 400
+
+
+@pytest.mark.timeout(600)
+def test_without_the_tokenizer_the_proxy_does_not_start_unless_bytes_are_accepted(
+    tmp_path: Path,
+) -> None:
+    row = policy_row("m", tokenizer="file:/nowhere/tokenizer.json")
+    policy = write_policies(tmp_path / "safe-context.json", row)
+    with recording_server() as (base_url, bodies):
+        with (
+            pytest.raises(AssertionError, match=r"file:/nowhere/tokenizer\.json.*`count: bytes`"),
+            proxies_of(tmp_path, {"hooked": hooked_config(policy, base_url)}),
+        ):
+            pass
+        config = hooked_config(policy, base_url, count="bytes")
+        with proxies_of(tmp_path, {"hooked": config}) as (url,):
+            status, answer = post(url, "/v1/chat/completions", chat("m", LONG))
+    message = "A prompt of at most 15,001 tokens by bytes may be above"
+    assert (status, answer["error"]["message"].startswith(message), bodies) == (400, True, [])

@@ -23,6 +23,7 @@ from contextcliff_dagster.cli.options import (
 )
 from contextcliff_dagster.contracts import StoreError, StudyError
 from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
+from contextcliff_dagster.reporting.wording import count
 from contextcliff_dagster.store import Store, slug, write_atomic
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def gallery(paths: tuple[Path, ...], output: Path, with_answers: bool, as_json: 
             )
         _replace(reports, output / "reports")
         index = write_gallery(entries, output)
-    text = f"{len(entries)} results of {len(file_by_digest)} exported studies: {index}"
+    text = f"{count(len(entries), 'result')} of {len(file_by_digest)} exported: {index}"
     print_either({"index": str(index), "results": len(entries)}, text, as_json=as_json)
 
 

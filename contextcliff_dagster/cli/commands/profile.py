@@ -188,7 +188,7 @@ def measure_in_rounds(runs: LocalRuns, target: Target, watch: Watch) -> Profiled
 
 class _Profile(GroupedCommand):
     option_groups: ClassVar[Mapping[str, Sequence[str]]] = {
-        "Questions": ("data", "questions", "dataset", "tasks", "prompt", "replicates"),
+        "Questions": ("data", "questions", "columns", "dataset", "tasks", "prompt", "replicates"),
         "Sample": (
             *("samples_per_bin", "questions_per_document", "seed"),
             *("allow_synthetic_length", "trust_study"),
@@ -293,12 +293,12 @@ def profile(
 
         require_engines(asked)
         asked = agreed(asked, options, frozen=find_frozen(asked, store) is not None)
-        from contextcliff_dagster.defs.resources import Watch
-        from contextcliff_dagster.run.study import LocalRuns, prepare_study, profile_study
-
         if campaign is None:
             campaign = campaign_shared(chosen, options, store)
         instance = None if dry_run else open_instance(store)
+        from contextcliff_dagster.defs.resources import Watch
+        from contextcliff_dagster.run.study import LocalRuns, prepare_study, profile_study
+
         prepared = prepare_study(
             asked,
             campaign=campaign,

@@ -20,6 +20,7 @@ from contextcliff_dagster.cli.options import (
     verbose_option,
     with_answers_option,
 )
+from contextcliff_dagster.cli.result_cache import find_finished, note_finished
 from contextcliff_dagster.cli.study_selection import as_asked, choose_study
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.contracts.results import to_json
@@ -47,7 +48,7 @@ _WORDS = 160
 def report(
     options: StudyOptions, campaign: str | None, with_answers: bool, verbose: bool, as_json: bool
 ) -> None:
-    """Rebuild and print the report of STUDY from its measurements; makes no call."""
+    """Print the report of STUDY, and first rebuild it unless it is current; makes no call."""
     store = Store.default()
     chosen = choose_study(options)
     if store.root.is_dir() and not os.access(store.root, os.W_OK):
@@ -55,17 +56,21 @@ def report(
         return
     if not store.has_ledger:
         raise _nothing_measured(store, chosen)
+    asked = as_asked(chosen, options)
     with dagster_log(verbose):
-        from contextcliff_dagster.run.study import rebuild_report
+        done = find_finished(store, asked, campaign, with_answers, complete=False)
+        if done is None:
+            from contextcliff_dagster.run.study import rebuild_report
 
-        done = rebuild_report(
-            as_asked(chosen, options),
-            campaign=campaign,
-            store=store,
-            instance=open_instance(store),
-            cause=COMMAND_LINE,
-            with_answers=with_answers,
-        )
+            done = rebuild_report(
+                asked,
+                campaign=campaign,
+                store=store,
+                instance=open_instance(store),
+                cause=COMMAND_LINE,
+                with_answers=with_answers,
+            )
+            note_finished(store, asked, done.campaign, {}, with_answers)
     print_profiled(done, as_json=as_json)
 
 
@@ -140,6 +145,8 @@ def print_profiled(done: Profiled, *, as_json: bool, more: Mapping[str, Any] | N
         click.echo(f"{note}\n")
     for line in spent_lines(done.calls, done.study.name, done.unchecked):
         click.echo(line)
+    if any((b.mean or 0.0) < 1.0 for result in done.cliffs for b in result.bins if b.n):
+        click.echo(f"Wrong:   contextcliff answers {done.study.name} --wrong")
     older = not done.report.html.exists()
     click.echo(f"Report:  {paths['md' if older else 'html']}")
     if "png" in paths:

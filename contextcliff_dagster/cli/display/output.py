@@ -27,6 +27,7 @@ from contextcliff_dagster.reporting.wording import (
     isolated_whole,
     padded,
 )
+from contextcliff_dagster.step_progress import listened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,17 +119,17 @@ def dagster_log(shown: bool) -> Iterator[None]:
 
 
 class ProgressBar:
-    """Context manager that shows one progress line per running task."""
+    """Context manager that shows one progress line per running task, until another step begins."""
 
     def __init__(self, *, transient: bool = False) -> None:
         self._transient = transient
         self._bars: Bars | None = None
         self._terminal: TextIO | None = None
         self._lines: dict[str, TaskID] = {}
+        self._listening = listened(self._end_lines)
 
     def __enter__(self) -> ProgressBar:
         if sys.stderr.isatty():
-            pause(True)
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -145,21 +146,28 @@ class ProgressBar:
                 redirect_stderr=False,
                 transient=self._transient,
             )
-            self._bars.start()
+        self._listening.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(OSError):  # the terminal is closed: `nohup` lets the run go on
-            if self._bars is not None:
-                self._bars.stop()
-                pause(False)
+        self._listening.__exit__(None, None, None)
+        self._end_lines()
         with suppress(OSError):
             if self._terminal is not None:
                 self._terminal.close()
 
+    def _end_lines(self, name: str = "", done: int = 0, total: int | None = None) -> None:
+        if self._bars is None or not self._lines or done or total is not None:
+            return
+        with suppress(OSError):  # the terminal is closed: `nohup` lets the run go on
+            self._bars.stop()
+        while self._lines:
+            self._bars.remove_task(self._lines.popitem()[1])
+        pause(False)
+
     def __call__(self, model: str, progress: Progress) -> None:
-        """Show the progress of ``model``."""
-        self.show(model, progress.done, progress.planned, note(progress))
+        """Show the progress of the calls to ``model``."""
+        self.show(f"asking {model}", progress.done, progress.planned, note(progress))
 
     def show(self, name: str, done: int, total: int | None, note: str = "") -> None:
         """Show ``done`` of ``total`` in the line ``name``."""
@@ -168,8 +176,11 @@ class ProgressBar:
             note_state(f"{name}: {done:,}{of} {note}".rstrip())
             return
         with suppress(OSError):
+            if not self._lines:
+                pause(True)
+                self._bars.start()
             if name not in self._lines:
-                self._lines[name] = self._bars.add_task(name, note=note)
+                self._lines[name] = self._bars.add_task(name, total=total, note=note)
             self._bars.update(self._lines[name], completed=done, total=total, note=note)
 
 

@@ -59,6 +59,7 @@ from contextcliff_dagster.inference.execution.measure import (
     deadline_after,
     engines_kept,
 )
+from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.requests.recipe import forget_shared_texts
 from contextcliff_dagster.inference.spending import Budget
 from contextcliff_dagster.inference.telemetry import Progress
@@ -147,6 +148,7 @@ class Measuring:
                 if rows := write_predictions(run, experiment, model, cell):
                     self._finished(model, cell, rows, None)
             return
+        report_step(f"{'connecting to' if get_model(model).base_url else 'loading'} {model}")
         summary = measure_cells(
             run,
             experiment,
@@ -353,6 +355,7 @@ def _records(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
             context.log.info(f"Left to {report_job_name(study)}, once the whole backfill is over.")
             return
         with tagged_run(study, store, config.campaign) as run:
+            report_step("scoring the answers")
             table = experiment.score_campaign(run)
             for guest in guests(experiment, study):
                 guest.score_campaign(run)
@@ -394,6 +397,7 @@ def _result(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
     def result(
         context: dg.AssetExecutionContext, config: CampaignConfig, store: StoreResource
     ) -> Iterator[dg.MaterializeResult]:
+        report_step("analysing the scores")
         # One analysis gives all results: nothing is estimated twice.
         with tagged_run(study, store, config.campaign) as run:
             records = experiment.read_records(run)
@@ -450,6 +454,7 @@ def report_asset(study: Study) -> dg.AssetsDefinition:
     def report(
         context: dg.AssetExecutionContext, config: ReportConfig, store: StoreResource
     ) -> dg.MaterializeResult:
+        report_step("writing the report")
         with tagged_run(study, store, config.campaign) as run:
             shown = replace(run, with_answers=config.with_answers)
             files = write_study_report(shown, context.log.warning)

@@ -17,6 +17,7 @@ from contextcliff_dagster.experiments.common.code_version import preparation_ver
 from contextcliff_dagster.experiments.common.measurement import estimate_cost
 from contextcliff_dagster.experiments.lookup import asked_experiments
 from contextcliff_dagster.sampling.manifest import stored_sha256
+from contextcliff_dagster.step_progress import report_step
 from contextcliff_dagster.studies import Study
 
 
@@ -40,6 +41,7 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
         code_version=preparation_version(study, "raw_corpus"),
     )
     def raw_corpus(config: CorpusConfig, store: StoreResource) -> dg.MaterializeResult:
+        report_step("reading the documents")
         corpus = steps.prepare_corpus(study, store.open(), reread=config.reread)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(corpus.fingerprint),
@@ -56,6 +58,7 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
         code_version=preparation_version(study, "length_map"),
     )
     def length_map(store: StoreResource) -> dg.MaterializeResult:
+        report_step("counting tokens of the documents")
         where = store.open()
         lengths = steps.prepare_length_map(study, where)
         return dg.MaterializeResult(
@@ -90,6 +93,7 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
         check_specs=checks.specs(study, "manifest", checks.MANIFEST),
     )
     def manifest(store: StoreResource) -> dg.MaterializeResult:
+        report_step("drawing the sample")
         where = store.open()
         frozen = steps.freeze_manifest(study, where)
         on_disk = stored_sha256(where.manifest_dir(study.name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -69,11 +70,12 @@ def on(descriptors: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> Iterato
 def test_off_a_terminal_lines_say_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     with on(os.pipe(), monkeypatch) as screen:
         with sign_of_life(["profile"]):
-            assert re.match(r"Progress: \d+:\d\d min, working\n", screen.until("\n"))
+            assert re.match(r"Progress: \d+:\d\d min, reading the study\n", screen.until("\n"))
+            report_step("reading the documents")
             report_step("reading files", 3, 30)
             screen.until("min, reading files: 3 of 30\n")
             report_step("reading files", 30, 30)
-            screen.until("min, working\n")
+            screen.until("min, reading the documents\n")
             with ProgressBar() as bar:
                 bar.show("my-model", 40, 100, "calls · $0.12 · 3:20 min left")
                 screen.until("min, my-model: 40 of 100 calls · $0.12 · 3:20 min left\n")
@@ -113,12 +115,19 @@ def test_on_a_terminal_the_line_gives_way_to_words_and_questions(
 
 def test_a_bar_has_the_terminal_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     with on(pty.openpty(), monkeypatch) as screen, sign_of_life(["profile"]):
-        screen.until("working")
+        screen.until("reading the study")
         with ProgressBar() as bar:
+            screen.until("reading the study")  # nothing is asked yet
             bar.show("my-model", 1, 2, "calls")
             screen.until("my-model")
-            assert "working" not in screen.rest()
-        screen.until("working")
+            screen.rest()
+            print("A note.", file=sys.stderr)
+            assert "min, " not in screen.until("A note.")
+            assert "min, " not in screen.until("my-model")
+            report_step("scoring the answers")
+            assert "min, scoring the answers" in screen.until("scoring the answers")
+            bar.show("other", 0, 7, "calls")
+            assert "my-model" not in screen.until("0/7")
 
 
 def test_a_server_has_no_line_once_it_has_said_where_it_is(
@@ -154,28 +163,44 @@ def test_without_a_stderr_the_command_goes_on() -> None:
     assert closed.returncode == 0, closed
 
 
-BEFORE_IMPORTS = """
-import runpy, sys, threading
-from contextcliff_dagster.cli import shell as life
-assert life._FIRST_S <= 1
-life._FIRST_S, shown, write = 0.0, threading.Event(), life._SignOfLife._write
-life._SignOfLife._write = lambda *line: (write(*line), shown.set())
+IMPORTS_SHOWN = """
+import os, runpy, sys
+terminal = os.dup(2)
 class Watch:
     def find_spec(name, *_):
-        if name == "contextcliff_dagster.cli.app":
-            assert shown.wait(120)
-            assert not {"dagster", "numpy", "pandas"} & set(sys.modules)
+        if name in {"contextcliff_dagster.cli.app", "dagster"}:
+            os.write(terminal, f"<{name}>".encode())
 sys.meta_path.insert(0, Watch)
 runpy.run_module("contextcliff_dagster.cli", run_name="__main__", alter_sys=True)
 """
+FEW = ("--samples-per-bin", "2", "--model", "reference-short")
+APP = "<contextcliff_dagster.cli.app>"
+STEPS = [
+    "reading the study", APP, "starting Dagster", "<dagster>", "reading the documents",
+    "counting tokens of the documents", "drawing the sample", "loading reference-short",
+    "asking reference-short", "0/10", "10/10", "scoring the answers", "analysing the scores",
+    "writing the report",
+]  # fmt: skip
 
 
-def test_on_a_terminal_the_first_sign_comes_before_the_heavy_imports() -> None:
+@pytest.mark.parametrize(
+    ("args", "code", "steps"),
+    [
+        (("profile", "quick", *FEW, "--json"), 0, STEPS),
+        (("--data", "nowhere.jsonl", "--model", "m"), 2, ["reading the study", APP]),
+        (("report", "quick"), 2, ["reading the study", APP]),
+        (("answers", "quick"), 2, ["reading the study", APP]),
+    ],
+    ids=["profile", "options alone", "report", "answers"],
+)
+def test_on_a_terminal_each_step_is_named_before_it_imports_anything(
+    args: tuple[str, ...], code: int, steps: list[str]
+) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-c", BEFORE_IMPORTS, "prepare", "quick", "--json"],
+        [sys.executable, "-c", IMPORTS_SHOWN, *args],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, text=True,
-        env={**os.environ, "CONTEXTCLIFF_PROGRESS": "60"},
+        env={**os.environ, "CONTEXTCLIFF_PROGRESS": "60", "TERM": "xterm", "COLUMNS": "100"},
     )  # fmt: skip
     os.close(theirs)
     err = b""
@@ -184,7 +209,11 @@ def test_on_a_terminal_the_first_sign_comes_before_the_heavy_imports() -> None:
             err += part
     os.close(ours)
     out, _ = process.communicate()
-    assert process.returncode == 0, err
-    assert b"min, working" in err
-    assert out.lstrip().startswith("{")
-    assert "Progress" not in out
+    screen = err.decode()
+    assert process.returncode == code, screen
+    at = [screen.find(step) for step in steps]
+    assert -1 not in at, (steps, screen)
+    assert at == sorted(at), screen
+    assert "working" not in screen
+    if code == 0:
+        json.loads(out)  # nothing else is on stdout
