@@ -172,9 +172,10 @@ def _by_category(
         if (covered < LEAST_COVERED).any():
             row = replace(row, identified="no")
             reason = (
-                f"Length and {words} cannot be separated: {covered[1]:.0%} of the examples "
-                f"{beyond.words} and {covered[0]:.0%} of the others share {words}, which is too "
-                f"few. A drop may come from other {words}."
+                f"Length and {words} cannot be separated: {LEAST_DOCUMENTS} documents on each "
+                f"side must have the same {words}, and do for {covered[1]:.0%} of the examples "
+                f"{beyond.words} and {covered[0]:.0%} of the others. A drop may come from other "
+                f"{words}."
             )
         else:
             mix = np.where(common, mix, 0.0)

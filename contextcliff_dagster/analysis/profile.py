@@ -65,6 +65,7 @@ from contextcliff_dagster.analysis.robustness import (
     REPORTED_TOLERANCES,
     cap_in_prompt_tokens,
     effective_lengths,
+    prompt_line,
     sensitivity,
     threshold_rules,
     token_ratio,
@@ -304,7 +305,7 @@ def profile_model(
         variance_sentence(scatter),
     ]
     window = context.window_tokens
-    cliff, critical = _cliff(finding, window)
+    cliff, critical = _cliff(finding, window, sample)
     missing_allow = None if unanswered is None else unanswered.cap_tokens or 0
     # These take most of the time, and NumPy releases the GIL: two threads use two cores.
     with ThreadPoolExecutor(1) as pool:
@@ -405,7 +406,9 @@ def _cap_score(zones: Sequence[Zone]) -> float | None:
     return next((zone.mean for zone in zones if zone.name == "stable"), None)
 
 
-def _cliff(finding: Finding, window: int | None) -> tuple[Cliff | None, CriticalThreshold | None]:
+def _cliff(
+    finding: Finding, window: int | None, sample: Sample
+) -> tuple[Cliff | None, CriticalThreshold | None]:
     """Return the drop and its midpoint; both are None if there is no drop."""
     if (loss := finding.cliff) is None:
         return None, None
@@ -419,7 +422,9 @@ def _cliff(finding: Finding, window: int | None) -> tuple[Cliff | None, Critical
         drop_ci_high=loss.drop.high,
         p_value=loss.p_value,
     )
-    return cliff, CriticalThreshold(location, location / window if window else None)
+    # The window counts the model's own tokens.
+    slope, _ = prompt_line(sample.calls) or (1.0, 0.0)
+    return cliff, CriticalThreshold(location, slope * location / window if window else None)
 
 
 def _head(sample: Sample, settings: AnalysisSettings, context: ProfileContext) -> dict[str, Any]:

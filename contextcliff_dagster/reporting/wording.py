@@ -454,8 +454,8 @@ def baseline_phrase(cliffs: Cliffs) -> str:
 
 def window_share(cliffs: Cliffs) -> float | None:
     """Return the cliff's location as a fraction of the window; None if either is unknown."""
-    cliff, window = cliffs.cliff, cliffs.window_tokens
-    return cliff.location_tokens / window if cliff and window else None
+    critical = cliffs.critical_threshold
+    return critical.share if critical and cliffs.cliff and cliffs.window_tokens else None
 
 
 def sentence(text: str | None) -> str:
@@ -516,10 +516,10 @@ def assumption_sentence(cliffs: Cliffs) -> str | None:
     robust, joint = recovery.cap_tokens, cliffs.joint_cap
     if robust is not None and joint is not None and joint.limited_by == "latency_limit":
         robust = min(robust, joint.tokens or 0) or None
-    without = "there is no cap" if robust is None else f"the cap is {tokens(robust)} tokens"
+    without = "these data show no cap" if robust is None else f"the cap is {tokens(robust)} tokens"
     return (
         "The cap assumes that a model that fails at a length also fails at longer ones. "
-        f"{dips} Without the assumption {without}."
+        f"{dips} For a model that may recover, {without}."
     )
 
 

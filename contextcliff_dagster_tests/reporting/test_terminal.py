@@ -199,8 +199,8 @@ def recovery(excluded: float | None, cap: int | None, assumption: str = "falling
 def test_the_assumption_of_the_cap_is_beside_it() -> None:
     line = recovery(0.55, 219)
     assert "A temporary dip of 55% would have shown if it covered 10% of the examples." in line
-    assert line.endswith("Without the assumption the cap is 219 tokens.")
-    assert recovery(None, None).endswith("Without the assumption there is no cap.")
+    assert line.endswith("For a model that may recover, the cap is 219 tokens.")
+    assert recovery(None, None).endswith("For a model that may recover, these data show no cap.")
     assert "dip over 10% of the examples may have gone unseen." in recovery(None, None)
     assert recovery(None, 382, "any") == (
         "The cap also holds for a drop that recovers at longer lengths."

@@ -60,12 +60,20 @@ def ask_until(question: Callable[[], T]) -> T:
             say(f"  {sentence(str(error))}")
 
 
-def choose(text: str, choices: Sequence[str]) -> int:
-    """Ask for one of the choices; return its index from 0. The first is the default."""
+def choose(
+    text: str, choices: Sequence[str], on_address: Callable[[str], object] | None = None
+) -> int:
+    """Ask for one of the choices; return its index from 0. The first is the default.
+
+    ``on_address`` receives a URL that is typed instead; None refuses it.
+    """
     for number, choice in enumerate(choices, start=1):
         say(f"  {number}  {choice}")
 
     def number_of(typed: str) -> int:
+        if on_address and typed.strip().startswith(("http://", "https://")):
+            on_address(typed.strip())
+            return len(choices)
         if not (typed.strip().isdecimal() and 1 <= int(typed) <= len(choices)):
             raise click.UsageError(f"type a number from 1 to {len(choices)}.")
         return int(typed)
@@ -345,7 +353,10 @@ def _asked_endpoint(options: EndpointOptions) -> EndpointOptions:
     lines += [f"{preset.title} ({preset.api_key_env})" for preset in elsewhere]
     lines.append("another OpenAI-compatible address")
     say("Which endpoint is to be measured?")
-    number = choose("Endpoint", lines)
+    given: list[str] = []
+    number = choose("Endpoint, or its address", lines, lambda typed: given.append(typed))
+    if given:
+        return replace(options, base_url=plain_address(given[0]))
     if number < len(running):
         server = running[number]
         return replace(options, preset=server.preset, base_url=server.base_url)

@@ -201,7 +201,7 @@ class CriticalThreshold:
     """The midpoint of the drop, in tokens and in the model's window."""
 
     tokens: Annotated[Tokens, "midpoint of the drop"]
-    share: Annotated[Spread | None, "of window_tokens"]
+    share: Annotated[Spread | None, "of window_tokens, in the model's tokens where known"]
 
 
 @dataclass(frozen=True, slots=True)

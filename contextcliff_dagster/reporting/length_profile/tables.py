@@ -14,6 +14,7 @@ from contextcliff_dagster.analysis.latency import (
 from contextcliff_dagster.contracts import UNSCORED_TAGS, Verdict
 from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.reporting.sections import (
+    Block,
     Bracketed,
     Cell,
     Code,
@@ -249,7 +250,9 @@ def cap_sections(result: Cliffs) -> list[Section]:
     if not caps:
         return [Section(title, [Paragraph("Not measured.")], 3)]
     barred = result.verdict in (Verdict.INSUFFICIENT_DATA, Verdict.FLOOR)
-    why = "" if barred else ": the score may drop right after the baseline"
-    rows = [[level(c.tolerance), tokens(c.safe_cap_tokens, f"none supported{why}")] for c in caps]
+    rows = [[level(c.tolerance), tokens(c.safe_cap_tokens, "none")] for c in caps]
     head = [f"tolerated drop, at {level(result.confidence)} confidence", "safe cap, tokens"]
-    return [Section(title, [DataTable(head, rows, right=(1,))], 3)]
+    blocks: list[Block] = [DataTable(head, rows, right=(1,))]
+    if not barred and any(c.safe_cap_tokens is None for c in caps):
+        blocks.append(Paragraph("None: the score may drop right after the baseline."))
+    return [Section(title, blocks, 3)]

@@ -16,6 +16,7 @@
     const parts = [`${named(data.scores[state.score])} over length; bars are ${percent(first.confidence)} intervals, and the band is the fitted curve's; it widens where examples end.`];
     const models = data.models.filter((_, row) => state.models.has(row));
     const shown = models.filter((model) => fitOf(model, state));
+    if (data.given) parts.push("Click a dot to read its answers.");
     if (shown.length < models.length)
       parts.push("A model without a fit of this score has no curve or cap here.");
     if (shown.length) {
