@@ -202,7 +202,9 @@ def over_data(options: StudyOptions, *, tell: bool = True) -> Study:
         source = named_corpus(kind, path, questions)
     else:
         assert path is not None
-        source = recognise(path, questions)
+        source = recognise(path, questions, options.columns)
+    if options.columns and "columns" not in source.options:
+        raise StudyError(f"--dataset {kind} has columns of its own; leave --columns out.")
     path = path or Path(source.options.get("path", source.kind))
     recall = questions == "recall"
     stem = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")[:30] or "file"
@@ -218,6 +220,7 @@ def over_data(options: StudyOptions, *, tell: bool = True) -> Study:
     most = options.questions_per_document or default
     parts += [most] if most != default else []
     parts += [kind] if kind is not None and options.data is not None else []
+    parts += [dict(options.columns)] if options.columns else []
     digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:6]
     corpus = {"kind": source.kind, **with_tasks(source.kind, source.options, options.tasks)}
     # A prompt that begins the answer with the question needs only the statement's beginning.

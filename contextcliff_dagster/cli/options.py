@@ -45,6 +45,7 @@ class StudyOptions:
     questions_per_document: int | None = None
     allow_synthetic_length: bool = False
     questions: str | None = None
+    columns: Mapping[str, str] | None = None
     prompt: Path | None = None
     replicates: int | None = None
     tolerance: float | None = None
@@ -168,6 +169,31 @@ def gathered_as(
     return decorate
 
 
+def _columns(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+    """Parse ``length_tokens=token_count,score=correct`` pairs to one mapping."""
+    named: dict[str, str] = {}
+    for pair in (pair for item in value for pair in item.split(",")):
+        ours, equals, theirs = (part.strip() for part in pair.partition("="))
+        if not (ours and equals and theirs):
+            problem = f"{pair!r} is not OURS=THEIRS; use e.g. score=llm_judge_output."
+            raise click.BadParameter(problem, ctx, param)
+        if named.get(ours, theirs) != theirs:
+            problem = f"{ours} is both {named[ours]} and {theirs}; choose one of them."
+            raise click.BadParameter(problem, ctx, param)
+        named[ours] = theirs
+    return named
+
+
+columns_option = click.option(
+    "--columns",
+    callback=_columns,
+    multiple=True,
+    metavar="OURS=THEIRS,...",
+    help="Column names of the table, e.g. length_tokens=token_count,score=judge.correct (a key in "
+    "an object).",
+)
+
+
 def _use_store(ctx: click.Context, _: click.Parameter, folder: Path | None) -> None:
     # The environment is the only channel that all packages and Dagster steps read.
     if folder is not None:
@@ -210,13 +236,15 @@ _STUDY = together(
     click.option(
         "--data",
         metavar="PATH|URL",
-        help="Your data: a folder of documents, a table of examples, or a public benchmark.",
+        help="Your data: a folder of documents, a table of examples (also of the Hugging Face hub, "
+        "hf://OWNER/NAME), or a public benchmark.",
     ),
     click.option(
         "--questions",
         metavar="FILE|recall",
         help="Questions on the documents of --data: a table, or generated verbatim recall.",
     ),
+    columns_option,
     click.option(
         "--dataset",
         metavar="NAME",
@@ -304,21 +332,6 @@ spending_options = together(
 )
 
 
-def _columns(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
-    """Parse ``length_tokens=token_count,score=correct`` pairs to one mapping."""
-    named: dict[str, str] = {}
-    for pair in (pair for item in value for pair in item.split(",")):
-        ours, equals, theirs = (part.strip() for part in pair.partition("="))
-        if not (ours and equals and theirs):
-            problem = f"{pair!r} is not OURS=THEIRS; use e.g. score=llm_judge_output."
-            raise click.BadParameter(problem, ctx, param)
-        if named.get(ours, theirs) != theirs:
-            problem = f"{ours} is both {named[ours]} and {theirs}; choose one of them."
-            raise click.BadParameter(problem, ctx, param)
-        named[ours] = theirs
-    return named
-
-
 _OPTIONS = together(
     click.option("--metric", metavar="NAME", help="Score to use from a log with several."),
     click.option(
@@ -335,13 +348,7 @@ _OPTIONS = together(
     ),
     file_option("--documents", "Data set with the documents (_id, context) of a log without them."),
     click.option("--partial", is_flag=True, help="Accept the log of a failed or stopped run."),
-    click.option(
-        "--columns",
-        callback=_columns,
-        multiple=True,
-        metavar="OURS=THEIRS,...",
-        help="Column names of the table, e.g. length_tokens=token_count,score=correct.",
-    ),
+    columns_option,
 )
 
 

@@ -97,6 +97,7 @@ def analyze_files(
         try:
             need_two_lengths(path, scores)
             if isinstance(scores, MeansTable):
+                context = replace(context, warnings=scores.notes)
                 yield Analyzed(path, profile_table(scores, options.settings, context), None)
                 continue
             times = scores.frame.get("ttft_ms")

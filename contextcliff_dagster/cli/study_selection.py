@@ -251,6 +251,8 @@ def choose_study(options: StudyOptions) -> Study:
             "--questions needs --data PATH, the folder of the documents; add it, or leave out "
             "--questions."
         )
+    if options.columns and options.data is None:
+        raise StudyError("--columns needs --data PATH, the table that has them; add it.")
     if options.models:
         from contextcliff_dagster.inference.models.models_file import get_model, load_models
 

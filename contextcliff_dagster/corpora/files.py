@@ -1,4 +1,4 @@
-"""The file corpus: one JSONL, JSON, CSV, TSV or Parquet file with one row per example."""
+"""The file corpus: a JSONL, JSON, CSV, TSV, Parquet or Arrow file with one row per example."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from contextcliff_dagster.corpora.corpus import (
     unreadable,
 )
 from contextcliff_dagster.corpora.readers.row_to_example import FIELDS, RowReader
-from contextcliff_dagster.corpora.readers.rows import ENDINGS, READERS, UTF16_OR_32, binary
+from contextcliff_dagster.corpora.readers.rows import ENDINGS, READERS, binary, is_utf16
+from contextcliff_dagster.corpora.readers.tables import saved_files
 from contextcliff_dagster.user_files import open_file
 
 _LOOKED_AT = 1 << 16
@@ -36,9 +37,9 @@ class FileCorpus(StreamedCorpus):
     ``inter_evidence_tokens``, ``domain``, ``source``; any other field of at most 2,000 characters
     becomes metadata. Rows with the same context share one document.
 
-    Options: ``path``; ``format`` (default: by the file's ending); ``task`` for rows without one
-    (``question_answering``); ``tasks``, to leave out rows of other tasks; ``columns``, a mapping
-    from these names to the file's own.
+    Options: ``path``, a file or a folder that `datasets` saved; ``format`` (default: by the file's
+    ending); ``task`` for rows without one (``question_answering``); ``tasks``, to leave out rows of
+    other tasks; ``columns``, a mapping from these names to the file's own.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -59,7 +60,8 @@ class FileCorpus(StreamedCorpus):
         }
         if self._tasks is not None:
             options["tasks"] = self._tasks
-        return options_hash("file", options, file_sha256(self.path))
+        files = saved_files(self.path, CorpusError) or [self.path]
+        return options_hash("file", options, *map(file_sha256, files))
 
     def entries(self) -> Iterator[Entry]:
         """Yield every row of the wanted tasks as an entry.
@@ -98,6 +100,8 @@ def _checked_columns(columns: Mapping[Any, Any]) -> dict[str, str]:
 
 def _checked_format(path: Path, named: str | None) -> str:
     """Return the file's format, after checking that the file exists and is not empty."""
+    if saved_files(path, CorpusError):
+        return "arrow"
     if path.is_dir():
         raise CorpusError(f"{path} is a folder; choose one file in it.")
     try:
@@ -112,7 +116,7 @@ def _checked_format(path: Path, named: str | None) -> str:
     for magic, packing in _PACKED.items():
         if start.startswith(magic):
             raise CorpusError(f"{path} is compressed ({packing}); unpack it first.")
-    chosen = named or {**ENDINGS, ".pq": "parquet"}.get(path.suffix.lower())
+    chosen = named or ENDINGS.get(path.suffix.lower())
     if chosen is None and start.startswith(b"PAR1"):
         chosen = "parquet"
     if chosen not in READERS:
@@ -120,7 +124,8 @@ def _checked_format(path: Path, named: str | None) -> str:
         raise CorpusError(
             f"{path}: {problem} is not known; give option 'format' as one of {', '.join(READERS)}."
         )
-    if b"\x00" in start and not start.startswith((b"PAR1", *UTF16_OR_32)):  # before hashing
+    text = chosen != "arrow" and not start.startswith(b"PAR1") and not is_utf16(start)
+    if text and b"\x00" in start:  # before hashing
         raise binary(path, 1 + start[: start.index(b"\x00")].count(b"\n"), CorpusError)
     if start.startswith(b"PAR1") != (chosen == "parquet"):
         raise CorpusError(

@@ -22,9 +22,9 @@ from contextcliff_dagster.corpora.folder.questions import find_table, is_table_o
 from contextcliff_dagster.corpora.readers.row_to_example import FIELDS
 from contextcliff_dagster.corpora.readers.rows import ENDINGS as TABLE_ENDINGS
 from contextcliff_dagster.corpora.readers.rows import READERS
+from contextcliff_dagster.corpora.readers.tables import key_names, saved_files, value_at
 from contextcliff_dagster.user_files import open_file
 
-_TABLES = (*TABLE_ENDINGS, ".pq")
 _COMPANIONS = ("readme", "license", "licence", "citation", "changelog", "dataset_info")
 """Prefixes of the names of files that accompany a benchmark but do not identify it."""
 _LENGTH = re.compile("token|length", re.IGNORECASE)
@@ -38,12 +38,15 @@ class Recognised(NamedTuple):
     """A kind of corpus, and its options."""
 
     kind: str
-    options: dict[str, str]
+    options: dict[str, Any]
 
 
-def recognise(path: Path, questions: str | None = None) -> Recognised:
+def recognise(
+    path: Path, questions: str | None = None, columns: Mapping[str, str] | None = None
+) -> Recognised:
     """Return the corpus for ``path`` by its content; ``questions`` is an option of ``folder``.
 
+    - With ``columns`` (our names -> the table's), it is a table, or a folder with one.
     - A table with texts in it is a corpus of kind ``file``; a table whose column ``document`` names
       files holds the questions about its own folder.
     - Records of a public benchmark, in a file or a folder that holds little else, are read by that
@@ -53,16 +56,26 @@ def recognise(path: Path, questions: str | None = None) -> Recognised:
     Raises:
         CorpusError: two benchmarks share this format, or files of several are mixed.
     """
+    saved = saved_files(path, CorpusError)
+    named = {"columns": dict(columns)} if columns else {}
+    if named and "document" in named["columns"] and path.is_file():
+        path, questions = path.parent, questions or str(path)
     if questions is not None:
-        return Recognised("folder", {"path": str(path), "questions": questions})
+        return Recognised("folder", {"path": str(path), "questions": questions, **named})
+    if named:
+        of_documents = path.is_dir() and not saved
+        return Recognised("folder" if of_documents else "file", {"path": str(path), **named})
+    if saved:
+        kinds = benchmarks_of(saved[0])
+        return _benchmark(kinds, path, path) if kinds else Recognised("file", {"path": str(path)})
     if path.is_dir():
         return _folder(path)
     ending = path.suffix.lower()
     benchmarks = benchmarks_of(path) if path.is_file() else set()
     if path.is_file() and ending not in PACKED and not _is_parquet(path):
-        if ending in _TABLES and is_table_of_questions(path):
+        if ending in TABLE_ENDINGS and is_table_of_questions(path):
             return Recognised("folder", {"path": str(path.parent), "questions": str(path)})
-        if ending not in _TABLES and not benchmarks:
+        if ending not in TABLE_ENDINGS and not benchmarks:
             return Recognised("folder", {"path": str(path)})
     if not benchmarks:
         _refuse_other_fields(path)
@@ -79,6 +92,7 @@ def _refuse_other_fields(path: Path) -> None:
     with suppress(CorpusError, OSError):  # the reader of the file reports the error
         first = next((row for _, row in READERS[kind](path)), None) if kind else None
     if isinstance(first, Mapping) and first and not any(n in first for n in FIELDS["context"]):
+        first = {name: value_at(first, name) for name in key_names(first)}
         names = ", ".join(repr(str(name)[:40]) for name in islice(first, 8))
         hint = f"readable are {', '.join(KNOWN)}"
         if columns := _columns_of_results(first):

@@ -36,7 +36,8 @@ class MeansTable:
     """One model's means; arrays with one entry per length, shortest first.
 
     ``mean``, ``base_score`` and ``threshold`` are 0..1; ``n`` counts examples (NaN if the table
-    gives no count). ``base_score`` and ``threshold`` are None if the table has none.
+    gives no count). ``base_score`` and ``threshold`` are None if the table has none; ``notes`` are
+    remarks for the reader.
     """
 
     model: str | None
@@ -45,6 +46,7 @@ class MeansTable:
     n: Floats
     base_score: float | None = None
     threshold: float | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def measured_lengths(self) -> Ints:

@@ -290,6 +290,46 @@ def test_prepare_counts_answers_that_the_documents_do_not_hold(tmp_path: Path) -
     assert shown["answers_not_in_text"]["questions"] == 3
 
 
+@pytest.mark.parametrize("ending", [".jsonl", ".csv"])
+def test_answers_are_looked_for_in_the_texts_of_a_table_too(ending: str, tmp_path: Path) -> None:
+    rows = [
+        {"context": row["context"], "question": row["question"], "answers": row["answers"]}
+        for row in warehouse_files.rows(12)
+    ]
+    rows[0]["answers"] = ["no such thing"]
+    path = write_lines(tmp_path / "own.jsonl", rows)
+    if ending == ".csv":
+        path = tmp_path / "own.csv"
+        cells = [[row["context"], row["question"], str(row["answers"])] for row in rows]
+        with path.open("w", newline="") as file:
+            csv.writer(file, delimiter=";").writerows([list(rows[0]), *cells])
+    shown = json.loads(call("prepare", "--data", str(path), "--json", *MODEL).out)
+    assert shown["answers_not_in_text"]["questions"] == 1
+    assert shown["answers_not_in_text"]["of"] == 12
+
+
+def test_columns_are_named_with_those_of_objects_among_them(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    asked = [
+        {"meta": {"file": name}, "frage": question, "gold": {"answers": [answer]}}
+        for name, question, answer in ledgers(docs, 12)
+    ]
+    asked_file = write_lines(tmp_path / "asked.jsonl", asked)
+    columns = "document=meta.file,question=frage,answers=gold.answers"
+    options = ("--data", str(docs), "--questions", str(asked_file), "--columns", columns)
+    ended, corpus = prepared(*options)
+    assert corpus["examples"] == 12
+    ended = call("prepare", *options, "--columns", "document=meta.name", *MODEL)
+    assert_one_sentence(ended, "document is both meta.file and meta.name")
+    other = columns.replace("meta.file", "meta.name")
+    ended = call("prepare", *options[:-1], other, *MODEL)
+    assert_one_sentence(
+        ended, "no column 'meta.name' (it has 'meta.file', 'frage', 'gold.answers')"
+    )
+    ended = call("prepare", "quick", "--columns", columns)
+    assert_one_sentence(ended, "--columns needs --data")
+
+
 def test_a_changed_folder_is_noticed_by_prepare(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     stories(docs, 12)

@@ -1,4 +1,4 @@
-"""How good the answers up to a cap are: shown beside each cap, and a floor that refuses a policy."""
+"""How good answers up to a cap are: shown beside the cap, with a floor that refuses a policy."""
 
 from __future__ import annotations
 

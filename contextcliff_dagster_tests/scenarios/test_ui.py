@@ -29,7 +29,8 @@ query ($job: String!) { runsOrError(filter: {pipelineName: $job}) {
   ... on Runs { results { status startTime endTime tags { key value } } } } }"""
 SHOWN = """
 const image = document.querySelector("img[src*='/contextcliff/reports/']");
-return image?.complete && image.naturalWidth > 300 && image.clientWidth == image.naturalWidth && image.src;"""
+const whole = image?.complete && image.clientWidth == image.naturalWidth;
+return whole && image.naturalWidth > 300 && image.src;"""
 
 
 def rows_and_times(store: Store) -> dict[tuple[str, str], tuple[int, int]]:

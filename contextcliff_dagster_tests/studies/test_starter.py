@@ -78,5 +78,5 @@ def test_a_study_file_beside_the_command_is_named(
     (tmp_path / "mine.yaml").write_text("name: mine\n")
     with pytest.raises(StudyError, match=r"but a file mine\.yaml: use its path"):
         find_study("mine")
-    with pytest.raises(StudyError, match="there are .*quick"):
+    with pytest.raises(StudyError, match=r"there are .*quick"):
         find_study("yours")

@@ -276,14 +276,13 @@ def _unused(manifest: Manifest, drawn: Counter[str], study: Study) -> str:
 
 
 def _answers_not_in_text(manifest: Manifest) -> dict[str, Any] | None:
-    """Count the sample's questions without an accepted answer in the user's document; None if
-    there are none."""
+    """Count the sample's questions without an accepted answer in their document; None if there
+    are none."""
     from contextcliff_dagster.experiments.common.measurement import EVERYTHING
     from contextcliff_dagster.scoring.containment import not_in_text
 
-    if manifest.header["corpus"]["name"] != "folder":
-        return None  # benchmarks accept answers in other words
     planned = [s.example for b in manifest.bins for s in manifest.planned(b.bin, EVERYTHING)]
+    planned = [e for e in planned if e.metadata.get("answer_type") != "unanswerable"]
     missing, asked = not_in_text(planned, manifest.document_text)
     if not missing:
         return None

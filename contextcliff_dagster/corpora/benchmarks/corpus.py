@@ -34,6 +34,7 @@ from contextcliff_dagster.corpora.corpus import (
     take_options,
 )
 from contextcliff_dagster.corpora.readers.rows import READERS
+from contextcliff_dagster.corpora.readers.tables import saved_files
 
 _LOOKED_INTO = 40
 """Maximum number of files that are checked for another benchmark before an error is raised."""
@@ -246,6 +247,8 @@ class BenchmarkCorpus(StreamedCorpus):
         return entry_about(asked.text, example, place)
 
     def _found(self) -> list[Path]:
+        if saved := saved_files(self.path, CorpusError):
+            return saved
         if not self.path.is_dir():
             if not self.path.is_file():
                 raise CorpusError(f"There is no file {self.path}; check the corpus option 'path'.")

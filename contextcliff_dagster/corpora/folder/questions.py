@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
 import unicodedata
 from collections import Counter, defaultdict
@@ -16,13 +15,8 @@ from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.corpus import Entry, no_such_tasks
 from contextcliff_dagster.corpora.folder.file_report import Found, Walked
 from contextcliff_dagster.corpora.readers.row_to_example import FIELDS, RowReader
-from contextcliff_dagster.corpora.readers.rows import (
-    ENDINGS,
-    LONGEST_FIELD,
-    READERS,
-    delimited,
-    text_lines,
-)
+from contextcliff_dagster.corpora.readers.rows import ENDINGS, READERS
+from contextcliff_dagster.corpora.readers.tables import key_names, value_at
 
 DOCUMENT_COLUMNS = ("document", "file", "filename", "path")
 """Names for the column with the document's file; the first one that exists is used."""
@@ -37,15 +31,14 @@ class _Row(NamedTuple):
 
     @property
     def document(self) -> str:
-        return str(self.fields[self.column])
+        return str(value_at(self.fields, self.column))
 
 
 class QuestionTable:
     """A CSV, TSV, JSON Lines, JSON or Parquet file with one question per row.
 
     ``columns`` maps ``document``, ``question``, ``answers`` and the optional fields of the corpus
-    kind ``file`` to the table's own names. A CSV may be separated by semicolons or tabs. Rows of
-    tasks that are not in ``tasks`` are left out.
+    kind ``file`` to the table's own names. Rows of tasks that are not in ``tasks`` are left out.
     """
 
     def __init__(
@@ -75,13 +68,13 @@ class QuestionTable:
         column = ""
         self._others.clear()
         used = False
-        for place, row in _read(self.path):
+        for place, row in READERS[ENDINGS[self.path.suffix.lower()]](self.path):
             if not isinstance(row, Mapping):
                 raise CorpusError(f"{place} is not a row with document, question and answers.")
-            if reader is None or column not in row:
+            if reader is None or value_at(row, column) is None:
                 column = self._document_column(row, place)
                 reader = self._reader(column)
-            name = row[column]
+            name = value_at(row, column)
             if not isinstance(name, str) or not name.strip():
                 raise CorpusError(
                     f"{place} has an empty {column!r}; give the file that the question is about."
@@ -118,9 +111,9 @@ class QuestionTable:
     def _document_column(self, row: Mapping[str, Any], place: str) -> str:
         names = (self._document,) if self._document else DOCUMENT_COLUMNS
         for name in names:
-            if name in row:
+            if name in row or value_at(row, name) is not None:
                 return name
-        found = ", ".join(repr(str(name)) for name in islice(row, 8))
+        found = ", ".join(repr(str(name)) for name in islice(key_names(row), 8))
         raise CorpusError(
             f"{place} has no column {names[0]!r} (it has {found or 'none'}): write a header with "
             "document, question, answers, or name yours under columns.document."
@@ -173,7 +166,7 @@ def is_table_of_questions(file: Path) -> bool:
     if file.suffix.lower() not in ENDINGS:
         return False
     try:
-        rows = [row for _, row in islice(_read(file), 20)]
+        rows = [row for _, row in islice(READERS[ENDINGS[file.suffix.lower()]](file), 20)]
     except (CorpusError, OSError):
         return False
     if not rows or not isinstance(rows[0], Mapping):
@@ -255,21 +248,3 @@ def _like_a_name(name: Any, folder: Path) -> bool:
     with suppress(OSError, ValueError):  # the name is too long, or contains NUL
         return (folder / name.strip()).exists()
     return False
-
-
-def _read(path: Path) -> Iterator[tuple[str, Any]]:
-    kind = ENDINGS[path.suffix.lower()]
-    if kind == "csv":
-        return delimited(path, _delimiter(path))
-    return READERS[kind](path)
-
-
-def _delimiter(path: Path) -> str:
-    """Return the header's delimiter; spreadsheets in many countries write semicolons."""
-    header = next((line for _, line in text_lines(path) if line.strip()), "")
-    csv.field_size_limit(LONGEST_FIELD)
-    try:
-        fields = {mark: next(csv.reader([header], delimiter=mark), []) for mark in ",;\t"}
-    except csv.Error as error:
-        raise CorpusError(f"The header of {path} cannot be read: {error}.") from error
-    return max(fields, key=lambda mark: len(fields[mark]))

@@ -54,7 +54,7 @@ def refused(path: Path, *options: str, words: list[str]) -> None:
         ("a.jsonl", '{"length_tokens": 1, "score": 1}\n{"length_tokens":\n',
          ["row 2", "not one JSON object"]),
         ("a.json", "[1, 2", ["not JSON"]),
-        ("a.csv", HEAD + "100,1\n200,1,1\n", ["row 2", "3 fields", "header has 2"]),
+        ("a.csv", HEAD + "100,1\n200,1,1\n", ["line 3", "3 fields", "header has 2"]),
         ("a.csv", "score," + HEAD + "1,100,1\n", ["'score' twice"]),
         ("a.parquet", "no parquet", ["not of a known format"]),
         ("a.xlsx", "PK", ["not of a known format", "Parquet"]),
@@ -76,7 +76,8 @@ def test_what_is_wrong_is_said_with_its_row(
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ("längte,score\n".encode("utf-16"), ["UTF-16"]),
+        ("längte,score\n1,1\n".encode("utf-16"), ["columns found: längte, score"]),
+        ("length_tokens,score\n".encode("utf-16")[:-1], ["cannot be read", "utf-16"]),
         (HEAD.encode() + b"100,1\n\xff,1\n", ["UTF-8"]),
         (b"PAR1 of a sort", ["known format"]),
     ],

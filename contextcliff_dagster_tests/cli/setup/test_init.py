@@ -382,7 +382,7 @@ def test_scans_are_called_so(here: Path) -> None:
 def test_on_a_terminal_it_asks(here: Path, url: str) -> None:
     (here / "few").mkdir()
     (here / "few" / "one.txt").write_text("A text. " * 99)
-    keys = f"no name\nmine\nnowhere\nfew\n\n{DATA}\nx\n2\n\n"
+    keys = f"no name\nmine\nnowhere\nfew\n\n{DATA}\nx\n2\n3\n\n"
     done = on_terminal("init", "--base-url", url, typed=keys)
     assert done.code == 0, done.err
     for words in (
@@ -391,12 +391,14 @@ def test_on_a_terminal_it_asks(here: Path, url: str) -> None:
         "There is no file or folder nowhere",
         "few has 1 document to ask about",
         "type a number from 1 to 3",
+        "at least 80%",
         "12 documents, 2 bins",
         "30%: up to 3 of 10 right answers lost",
         "Name of the study [vertrage]",
     ):
         assert words in done.err
-    assert load_study(here / "vertrage.yaml").analysis.tolerance == 0.2
+    analysis = load_study(here / "vertrage.yaml").analysis
+    assert (analysis.tolerance, analysis.min_score) == (0.2, 0.8)
     assert "mine" in load_models()
 
 
@@ -407,7 +409,7 @@ def test_the_servers_of_this_machine_are_offered_first(
         return [LocalServer(url, "vllm", "vLLM", ("served",))]
 
     monkeypatch.setattr(endpoint_module, "_found", found)
-    monkeypatch.setattr(endpoint_module, "choose", lambda text, lines: 0)
+    monkeypatch.setattr(endpoint_module, "choose", lambda *given: 0)
     chosen = endpoint_module.chosen_endpoint(EndpointOptions(), asking=True)
     assert (chosen.preset, chosen.base_url) == ("vllm", url)
 
@@ -421,7 +423,7 @@ def test_a_server_of_this_machine_that_wants_a_key_is_asked_for_its_variable(
 
     monkeypatch.setenv("MY_KEY", "secret")
     monkeypatch.setattr(endpoint_module, "_found", found)
-    monkeypatch.setattr(endpoint_module, "choose", lambda text, lines: 0)
+    monkeypatch.setattr(endpoint_module, "choose", lambda *given: 0)
     monkeypatch.setattr(endpoint_module, "asked_variable", lambda: "MY_KEY")
     options = {"kind": "plain", "faults": {"*": ["401", "always"]}}
     with on_a_thread(DialectServer(options).handle) as url:

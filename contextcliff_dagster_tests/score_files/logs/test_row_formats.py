@@ -581,6 +581,28 @@ def test_wide_tables_are_means_without_n(
     assert all(np.isnan(t.n).all() for t in tables)
 
 
+def test_decimal_commas_are_read_and_a_task_left_out_is_named(tmp_path: Path) -> None:
+    (path := tmp_path / "a.csv").write_text("Model;4K;8K\nA;96,5;95,8\nB;90;80\n")
+    a, b = read_wide_means([path], 100) or []
+    assert a.mean.tolist() == pytest.approx([0.965, 0.958])
+    assert b.mean.tolist() == pytest.approx([0.9, 0.8])
+    path.write_text("ctx,niah_single_1,qa_1\n4k,100,50\n8k,90,n/a\n")
+    (table,) = read_wide_means([path], 100) or []
+    assert table.notes == (
+        "a.csv: qa_1 left out, as some lengths have no value (1 of 2 tasks used).",
+    )
+
+
+@pytest.mark.parametrize("cell", ["95.8*", "**88**", "88%", "1.2.3", "9 5"])
+@pytest.mark.parametrize("head", ["Model,4K,8K\nx,", "length,niah_single_1,vt\n4096,90,"])
+def test_what_is_no_number_is_refused(head: str, cell: str, tmp_path: Path) -> None:
+    (path := tmp_path / "a.csv").write_text(
+        f"{head}{cell},90\n" if "Model" in head else f"{head}{cell}\n"
+    )
+    with pytest.raises(ScoreFileError, match=r"data row 1, column .*is no number"):
+        read_wide_means([path], 100)
+
+
 def test_a_wide_table_has_no_cap_and_needs_its_scale(tmp_path: Path) -> None:
     (path := tmp_path / "a.csv").write_text("Model,4K,8K\nx,96.5,90\n")
     settings = AnalysisSettings(second_opinions=False)
