@@ -136,6 +136,15 @@ class Finding:
         """Return the shortest length (tokens) at which the dip may begin; None without a dip."""
         return int(self.cliff.location.low) if self.dip_window and self.cliff else None
 
+    def lost_at(self, settings: AnalysisSettings) -> int | None:
+        """Return the length (tokens) at which the fitted curve loses the tolerance, or None."""
+        if self.curve is None or not self.visible:
+            return None
+        if (start := self.dip_start) and self.cliff:
+            return start if self.cliff.drop.value >= settings.tolerance else None
+        lost = self.curve.lost_at(settings.tolerance, settings.confidence).value
+        return int(lost) if np.isfinite(lost) else None
+
 
 def find_verdict(documents: Documents, settings: AnalysisSettings, baseline: Baseline) -> Finding:
     """Return the first verdict that applies, in this order:

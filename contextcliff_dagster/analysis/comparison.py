@@ -94,10 +94,15 @@ def midpoint_shift(
             side.length_tokens, side.n, side.s, weight, settings.chance
         ),
     )
-    ratio = midpoints[1] / midpoints[0]
+    return _placed(shift, midpoints)
+
+
+def _placed(shift: LossShift, at: tuple[int, int]) -> LossShift:
+    """Return the shift between lengths ``at`` of A and B, its interval extended to the ratio."""
+    ratio = at[1] / at[0]
     return LossShift(
-        a_tokens=midpoints[0],
-        b_tokens=midpoints[1],
+        a_tokens=at[0],
+        b_tokens=at[1],
         ratio=ratio,
         ci_low=None if shift.ci_low is None else min(shift.ci_low, ratio),
         ci_high=None if shift.ci_high is None else max(shift.ci_high, ratio),
@@ -216,9 +221,7 @@ def compare(
             for t, d, low, high in zip(*curve, strict=True)
         ],
         caps=ComparedCaps(cap_a, cap_b, cap_b / cap_a if cap_a and cap_b else None),
-        loss_shift=(
-            nulls(LossShift) if _any_at_floor(a, b) else loss_shift(pairs, settings, weights)
-        ),
+        loss_shift=_loss_shift(pairs, a, b, settings, weights),
         midpoint_shift=_midpoint_shift(pairs, a, b, settings, weights),
         kv=_kv(pairs, a, b, settings),
         warnings=[*notes, *_warnings(pairs, a, b)],
@@ -262,6 +265,23 @@ def _midpoint_shift(
         return None
     at = drops[0].location_tokens, drops[1].location_tokens
     return midpoint_shift(pairs, settings, weights, at)
+
+
+def _loss_shift(
+    pairs: Pairs,
+    a: Measured,
+    b: Measured,
+    settings: AnalysisSettings,
+    weights: tuple[Floats, Floats],
+) -> LossShift:
+    """Return the shift of the loss, between the lengths that both results give, if they do."""
+    if _any_at_floor(a, b):
+        return nulls(LossShift)
+    shift = loss_shift(pairs, settings, weights)
+    at = [side.cliffs.lost_at_tokens if side.cliffs else None for side in (a, b)]
+    if shift.ratio is None or at[0] is None or at[1] is None:
+        return shift
+    return _placed(shift, (at[0], at[1]))
 
 
 def _any_at_floor(a: Measured, b: Measured) -> bool:

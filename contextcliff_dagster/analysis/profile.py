@@ -341,6 +341,7 @@ def profile_model(
         last_octave=_last_octave(sample, cap.tokens),
         cap_prompt_tokens=cap_in_prompt_tokens(sample.calls, cap.tokens),
         cap_score=_cap_score(zones),
+        lost_at_tokens=finding.lost_at(settings),
         min_score=settings.min_score,
         critical_threshold=critical,
         confidence=settings.confidence,

@@ -129,6 +129,7 @@ class _Expected:
         self._documents, self._finding, self._settings = documents, finding, settings
         assert finding.curve is not None
         self._curve: FallingCurve = finding.curve
+        self.lost_at = finding.lost_at(settings)
         self.flat, self._tolerance, self._later = not finding.visible, settings.tolerance, later
         self._units = _units_of(documents)
         self._caps: dict[float, Ints] = {}
@@ -181,15 +182,6 @@ class _Expected:
         )
         return cap.tokens or 0
 
-    def lost_at(self) -> int | None:
-        """Return the length at which the fitted curve falls by the tolerance, or None."""
-        if self.flat:
-            return None
-        if (start := self._finding.dip_start) and (drop := self._finding.cliff):
-            return start if drop.drop.value >= self._tolerance else None
-        lost = self._curve.lost_at(self._tolerance, self._settings.confidence).value
-        return int(lost) if np.isfinite(lost) else None
-
     def why_no_number(self, lost: int) -> str:
         """Return why no sample size certifies ``lost``, the length of the loss in tokens."""
         cannot = "More data cannot lift the cap past"
@@ -226,7 +218,7 @@ def _times_needed(
         return None, "Missing answers limit the cap: what more examples would add is unknown."
     if cap is not None and cap >= length:
         return 1.0, None
-    if (lost := expected.lost_at()) is not None and lost <= length:
+    if (lost := expected.lost_at) is not None and lost <= length:
         return None, expected.why_no_number(lost)
     times = _doublings(expected, length)
     if times is not None:

@@ -39,6 +39,7 @@ NOT_OF_FILES = {
     "data": "a study of its own",
     "dataset": "a study of its own",
     "questions": "needs --data",
+    "columns": "needs --data",
     "allow_synthetic_length": "of benchmarks",
     "trust_study": "changes nothing that is measured",
 }

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from contextcliff_dagster.analysis.comparison import Measured, compare, sentence
+from contextcliff_dagster.analysis.profile import ProfileContext, profile_model
 from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.contracts.results import Comparison
 from contextcliff_dagster.contracts.results.comparison import LossShift
@@ -72,3 +73,22 @@ def test_equal_caps_have_one_label(halved: Comparison) -> None:
         draw_shift((above, below), replace(halved, caps=of_caps), (None, None))
         texts = [text.get_text() for text in above.texts]
         assert [text for text in texts if text.startswith("safe cap")] == labels
+
+
+def test_the_lengths_of_the_loss_are_those_that_each_result_gives() -> None:
+    a = plant(ramp(1_600), 1)
+    b = a.assign(score=plant(ramp(800), 1)["score"])
+    settings = AnalysisSettings()
+    cliffs = [profile_model(rows, [], settings, ProfileContext("m")).cliffs for rows in (a, b)]
+    sides = [Measured(name, rows, c) for name, rows, c in zip("AB", (a, b), cliffs, strict=True)]
+    shift = compare(*sides, bins_of(a), settings).loss_shift
+    at = [c.lost_at_tokens for c in cliffs]
+    assert [shift.a_tokens, shift.b_tokens] == at
+    assert at[0] is not None
+    assert at[1] is not None
+    assert shift.ratio == pytest.approx(at[1] / at[0])
+    assert shift.ci_low is not None
+    assert shift.ci_low <= shift.ratio
+    further = cliffs[0].certify.further
+    assert further is not None
+    assert f"past {at[0]:,} tokens" in str(further.reason)

@@ -18,7 +18,7 @@ from contextcliff_dagster.cli.options import (
     folder_option,
     log_options,
 )
-from contextcliff_dagster.contracts import LengthBin, StudyError
+from contextcliff_dagster.contracts import LengthBin, ScoreFileError, StudyError
 from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.store import Store, slug
 
@@ -180,8 +180,18 @@ class ScoreFile:
         from contextcliff_dagster.score_files import chosen, read_scores
 
         models = read_scores(self.path, self.log)
+        if self.model is None and len(models) > 1:
+            names = ", ".join(f"{self.path.name}:{item.model}" for item in models[:8])
+            raise ScoreFileError(
+                f"{self.path} holds {len(models)} models: name one for the comparison, as {names}."
+            )
         ((model, records),) = chosen(self.path, models, model=self.model, by_model=False)
-        context = ProfileContext(model, task=records.task, tokenizer=records.tokenizer)
+        context = ProfileContext(
+            model,
+            task=records.task,
+            tokenizer=records.tokenizer,
+            length_unit=records.length_unit,
+        )
         profile = profile_model(records.frame, [], self.settings(), context)
         return Measured(name, records.frame, profile.cliffs)
 

@@ -168,6 +168,8 @@ def ui(
         shown = f"<{TOKEN_VARIABLE}>" if given else own_token
         link = f"{address}/?{PARAMETER}={shown}" if own_token else address
         text = f"ContextCliff is open at {link} (Ctrl-C ends it)."
+        if not daemon:
+            text += " Without a daemon, runs started in it stay queued."
         print_either({"url": address, "link": link}, text, as_json=as_json)
 
     with listener:

@@ -395,6 +395,9 @@ class Cliffs(ResultHead):
     cap_score: Annotated[
         Score | None, "mean score up to the cap; null: no cap, absent in older files"
     ] = None
+    lost_at_tokens: Annotated[
+        Tokens | None, "where the fitted curve loses the tolerance; null: nowhere, or older files"
+    ] = None
     min_score: Annotated[
         Score | None, "least cap_score with which the cap is of use; null: none is set"
     ] = None
