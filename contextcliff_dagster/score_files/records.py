@@ -85,7 +85,8 @@ def read_tables(
     for model, rows in rows_by_model(table):
         tokens, means, counts = pooled_means(length[rows], mean[rows], n[rows])
         facts = {name: _only(table, name, values[rows], model) for name, values in stated.items()}
-        tables.append(MeansTable(model, tokens, means, counts, **facts))
+        base, threshold = facts["base_score"], facts["threshold"]
+        tables.append(MeansTable(model, tokens, means, counts, base, threshold))
     return tables
 
 

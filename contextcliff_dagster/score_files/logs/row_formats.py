@@ -479,7 +479,7 @@ def _langfuse_log(path: Path, first: Row) -> Row:
     last: dict[str, tuple[str, str]] = {}
     for value in rows_of(path) if joined else ():
         for row in filter(_tokens, map(mapping, LANGFUSE.rows(value))):
-            if trace := row.get("traceId"):  # a trace's score is its last call's
+            if isinstance(trace := row.get("traceId"), str):  # a trace's score is its last call's
                 begun = (str(row.get("startTime")), str(row.get("id")))
                 last[trace] = max(last.get(trace, begun), begun)
     for trace, (_, call) in last.items():
