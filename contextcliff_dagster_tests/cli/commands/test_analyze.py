@@ -192,7 +192,7 @@ def test_several_files_are_compared_in_one_report(tmp_path: Path) -> None:
     page = (tmp_path / "out" / "report.md").read_text("utf-8")
     assert "| `one` | cliff |" in page
     assert "| `other` | cliff |" in page
-    assert "Safe cap: other" in page
+    assert "Safe cap: one " in page
 
 
 @pytest.mark.parametrize("kind", ["png", "pdf", "svg", "csv", "parquet", "json", "html", "md"])
