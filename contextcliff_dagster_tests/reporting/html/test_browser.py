@@ -91,6 +91,24 @@ def test_point_click_and_switch(browser: ReportBrowser, page: Path) -> None:
     assert browser.complaints() == []
 
 
+def test_the_fold_about_answers_lists_the_wrong_ones(
+    browser: ReportBrowser, page: Path, tmp_path: Path
+) -> None:
+    browser.open(page)
+    browser.until(lambda: browser.all("#wrong .asked"))
+    browser.run("document.querySelector('#wrong').closest('details').open = true")
+    assert len(browser.all("#wrong .asked")) <= 100
+    assert browser.all("#wrong .given > .wrong")
+    assert not browser.all("#wrong .given > .right")
+    browser.open(report(tmp_path, with_answers=False))
+    browser.until(
+        lambda: (
+            "To include them: contextcliff report"
+            in browser.run("return document.querySelector('#wrong').textContent")
+        )
+    )
+
+
 def test_another_score_draws_its_own_curve_and_caps(browser: ReportBrowser, tmp_path: Path) -> None:
     made = [answered("reference-short", l70=440, seed=1)]
     (result, *_) = made[0]

@@ -1,5 +1,5 @@
 // A bin that was opened: its numbers, and its answers where the page holds them.
-const FIRST = 25;
+const FIRST = 25, MOST_WRONG = 100;
 const NO_ANSWER = ["context_overflow", "transport_error", "invalid_truncated"];
 
 // Single answers of a model: length and scores, from the answers themselves where they are here.
@@ -121,6 +121,24 @@ function answerList(data, bins, state) {
   parts.push(tag("p", { class: "soft" }, `[…]: shortened to ${whole(data.limit)} characters. ` +
     "A code such as \\u202e stands for an invisible character."));
   return parts;
+}
+
+// Put the wrong answers of all models into the fold about answers, or how to get them.
+function showWrong(data) {
+  const folds = [...document.querySelectorAll(".folds details")];
+  const fold = folds.find((one) => one.querySelector("summary").textContent.trim() === "What did it answer?");
+  if (!fold || !(data.given || data.how)) return;
+  const box = tag("section", { id: "wrong" }, tag("h3", {}, "Wrong answers"));
+  fold.querySelector("summary").after(box);
+  if (!data.given) {
+    box.append(tag("p", {}, "Questions and answers are not in this file. To include them: ", tag("code", {}, data.how)));
+    return;
+  }
+  const bins = data.models.flatMap((model, row) => model.bins.key.map((_, place) => binOf(data, row, place, model.primary)));
+  const isWrong = (one) => ["wrong", "partly"].includes(gradeOf(data, one, data.models[one.row].primary).name);
+  const all = answersOf(data, bins).map(({ example, given }) => ({ example, given: given.filter(isWrong) })).filter((one) => one.given.length);
+  const list = tag("ol", { class: "answers" }, ...all.slice(0, MOST_WRONG).map((one) => answerItem(data, one, data.models[one.given[0].row].primary)));
+  box.append(list, tag("p", {}, all.length ? (all.length > MOST_WRONG ? `${whole(all.length - MOST_WRONG)} more questions: click a dot of the picture.` : "") : "None."));
 }
 
 // Fill `panel` with the chosen bin.

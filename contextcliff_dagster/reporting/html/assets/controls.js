@@ -87,6 +87,7 @@
   groups.push(choices("axis", "Length axis", "radio", one("axis", [["log", "log"], ["linear", "linear"]]), refresh));
   if (data.models.some((_, row) => pointsOf(data, row)))
     groups.push(choices("points", "Show", "checkbox", [["points", "single answers", state.points, (on) => { state.points = on; }]], refresh));
+  showWrong(data);
   showSwitches(groups);
   followWidth(figure, () => width, draw);
   draw();
