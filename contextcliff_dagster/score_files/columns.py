@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -46,12 +47,22 @@ def need(columns: Columns, *names: str, hint: str = "") -> None:
     """Raise ScoreFileError if a column in ``names`` is missing; list the columns and ``hint``."""
     for name in names:
         if name not in columns.arrays:
-            # length_tokens may be usage.prompt_tokens
+            if columns.found and all(re.fullmatch(r"-?[\d.,]+", found) for found in columns.found):
+                raise ScoreFileError(
+                    f"{columns.path} begins with numbers: its first line must name the columns, "
+                    "such as length_tokens,score."
+                )
+            # length_tokens may be usage.prompt_tokens, or Length Tokens
             ends = (name, name.replace("length", "prompt"))
-            like = [found for found in columns.found if found.rpartition(".")[2] in ends]
+            like = [
+                found
+                for found in columns.found
+                if re.sub(r"\W+", "_", found.rpartition(".")[2].strip().lower()) in ends
+            ]
+            mapped = quote(f"{name}={like[0] if like else 'ITS_NAME'}")
             raise ScoreFileError(
                 f"{columns.path} has no column {name!r}; columns found: {columns.listed}; if one "
-                f"of them is it, add --columns {name}={like[0] if like else 'ITS_NAME'}{hint}."
+                f"of them is it, add --columns {mapped}{hint}."
             )
 
 
@@ -153,7 +164,7 @@ def of_scale(columns: Columns, name: str, values: Floats, scale: float) -> Float
     """
     hint = ""
     if scale == 1 and np.nanmax(values, initial=0.0) <= 100:
-        hint = "; percentages are read with --scale 100"
+        hint = "; --scale states the largest possible score, such as --scale 100 for percentages"
     outside = (values < 0) | (values > scale)
     refuse(columns, name, outside, f", outside 0..{scale:g}{hint}")
     # Rounding removes the error of the division: 56.7 of 100 equals .567 exactly.

@@ -223,7 +223,7 @@ def _failed_calls(table: pd.DataFrame) -> str:
 def _of_scale(log: Log, name: str, values: Floats, scale: float) -> Floats:
     outside = (values < 0) | (values > scale)
     if outside.any():
-        hint = "; percentages are read with --scale 100" if scale == 1 else ""
+        hint = "; --scale states the largest, as --scale 100 for percentages" if scale == 1 else ""
         raise ScoreFileError(
             f"{log.path}: {int(outside.sum()):,} values of {name} lie outside "
             f"0..{scale:g} (the first is {values[outside][0]:g}){hint}."

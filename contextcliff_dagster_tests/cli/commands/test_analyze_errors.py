@@ -25,6 +25,8 @@ def refused(path: Path, *options: str, words: list[str]) -> None:
     ("name", "text", "words"),
     [
         ("a.csv", "tokens,score\n1,1\n", ["no column 'length_tokens'", "tokens, score"]),
+        ("a.csv", "304,0\n400,1\n", ["begins with numbers", "first line must name the columns"]),
+        ("a.csv", "Length Tokens,score\n1,1\n", ["--columns 'length_tokens=Length Tokens'"]),
         ("a.csv", "length_tokens,em\n1,1\n", ["no column 'score'", "length_tokens, em"]),
         ("a.csv", "length_tokens,mean\n1,1\n", ["no column 'score'", "--aggregated"]),
         ("a.jsonl", '{"length": 1, "score": 1}\n', ["'length_tokens'", "length, score"]),
