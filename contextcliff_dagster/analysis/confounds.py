@@ -77,6 +77,8 @@ if TYPE_CHECKING:
 
 LEAST_IN_A_CATEGORY = 5
 """A category is compared only with at least this many documents on each side."""
+BALANCED = 0.01
+"""Mixes are the same if no category's share differs by more between the sides of the drop."""
 LEAST_COVERED = 0.5
 """Minimum fraction of each side's examples that must belong to comparable categories."""
 
@@ -169,13 +171,16 @@ def _by_category(
         common = (sides.documents >= LEAST_IN_A_CATEGORY).all(axis=0)
         covered = sides.n[:, common].sum(axis=1) / sides.n.sum(axis=1)
         row = replace(row, from_tokens=beyond.from_tokens, to_tokens=beyond.to_tokens)
-        if (covered < LEAST_COVERED).any():
+        shares = sides.n / sides.n.sum(axis=1, keepdims=True)
+        if np.allclose(*shares, atol=BALANCED):  # as in a grid of lengths and positions
+            row = replace(row, identified="yes")
+            reason = f"Shorter and longer documents have the same mix of {words}."
+        elif (covered < LEAST_COVERED).any():
             row = replace(row, identified="no")
             reason = (
-                f"Length and {words} cannot be separated: {LEAST_DOCUMENTS} documents on each "
-                f"side must have the same {words}, and do for {covered[1]:.0%} of the examples "
-                f"{beyond.words} and {covered[0]:.0%} of the others. A drop may come from other "
-                f"{words}."
+                f"Length and {words} cannot be separated: {covered[1]:.0%} of the examples "
+                f"{beyond.words} and {covered[0]:.0%} of the others have {words} with "
+                f"{LEAST_IN_A_CATEGORY} documents on both sides. A drop may come from them."
             )
         else:
             mix = np.where(common, mix, 0.0)

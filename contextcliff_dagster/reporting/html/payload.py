@@ -350,9 +350,8 @@ def _card(row: int, name: str, result: Cliffs) -> str:
         why = sentence(result.safe_cap_reason) or "The analysis gives no reason."
     else:
         big = f"{tokens(cap)} tokens"
-        good = (
-            f"{words[:1].upper()}{words[1:]} up to there. " if (words := usefulness(result)) else ""
-        )
+        words = usefulness(result)
+        good = f"{words[:1].upper()}{words[1:]} up to there. " if words else ""
         least = ""
         if (full := reference_score(result)) is not None:
             least = f", from {score(full)} to {score(least_score(result, full))}"

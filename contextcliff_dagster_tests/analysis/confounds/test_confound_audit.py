@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.analysis.profile import profile_model
-from contextcliff_dagster.analysis.records import MOST_VALUES, categories_of
+from contextcliff_dagster.analysis.profile import ProfileContext, profile_model
+from contextcliff_dagster.analysis.records import MOST_VALUES, AnalysisSettings, categories_of
 from contextcliff_dagster.analysis.statistics.rank_tests import cells_of, standardise
 from contextcliff_dagster.contracts.results.questions import Confounds
 from contextcliff_dagster_tests.support.examples import examples
@@ -100,6 +100,21 @@ def test_other_questions_in_longer_documents_cannot_be_told_from_length() -> Non
     cliffs, _ = analysed(plant(0, np.repeat([0.0, 1.0], 5), NOTHING))
     assert cliffs.confounds.identified == "no"
     assert "cannot be separated" in cliffs.confounds.reasons[0]
+
+
+def test_a_balanced_grid_of_lengths_and_positions_is_separated() -> None:
+    """Each position once at each length, as in a needle test: few answers, but one mix."""
+    grid = [(length, place / 10) for length in (1, 2, 4, 8, 12, 16, 24) for place in range(11)]
+    rng = np.random.default_rng(1)
+    rows = pd.DataFrame(grid, columns=["length_tokens", "evidence_position"])
+    rows["length_tokens"] *= 1_000
+    rows["score"] = (
+        rng.random(len(rows)) < np.where(rows["length_tokens"] < 9_000, 0.95, 0.2)
+    ) * 1.0
+    cliffs = profile_model(rows, [], AnalysisSettings(), ProfileContext("m")).cliffs
+    assert cliffs.cliff is not None
+    assert cliffs.confounds.identified == "yes"
+    assert "same mix of evidence positions" in cliffs.confounds.reasons[0]
 
 
 def test_a_mix_that_hides_a_loss_is_said() -> None:
