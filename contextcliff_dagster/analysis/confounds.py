@@ -172,7 +172,7 @@ def _by_category(
         covered = sides.n[:, common].sum(axis=1) / sides.n.sum(axis=1)
         row = replace(row, from_tokens=beyond.from_tokens, to_tokens=beyond.to_tokens)
         shares = sides.n / sides.n.sum(axis=1, keepdims=True)
-        if np.allclose(shares[0], shares[1], atol=BALANCED):  # as in a grid of lengths and positions
+        if np.allclose(shares[0], shares[1], atol=BALANCED):  # as in a grid
             row = replace(row, identified="yes")
             reason = f"Shorter and longer documents have the same mix of {words}."
         elif (covered < LEAST_COVERED).any():
