@@ -238,7 +238,7 @@ def measure_tiny(
         (record,) = instance.get_run_records()
 
         def ended() -> bool:
-            assert not any(pod.poll() for pod in cluster.pods.values()), cluster.logs()
+            assert not any(pod.poll() for pod in list(cluster.pods.values())), cluster.logs()
             run = instance.get_run_by_id(record.dagster_run.run_id)
             return run is not None and run.is_finished
 

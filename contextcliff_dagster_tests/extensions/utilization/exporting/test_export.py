@@ -80,7 +80,7 @@ def test_lines_say_all_that_a_document_has(tmp_path: Path) -> None:
     done = export(iter(rows), folder)
     documents, questions = read(folder, "documents"), read(folder, "questions")
     asked = sum(len(document(name)[1]) for name in BENCHMARKS) * len(FORMATS)
-    assert done == (folder, 12, asked) == (folder, len(documents), len(questions))
+    assert done == (12, asked) == (len(documents), len(questions))
     assert {path.name for path in folder.iterdir()} == {
         *("documents.jsonl", "questions.jsonl", "answers.jsonl", "verdicts.jsonl"),
         *("inspect_task.py", "extraction.py"),
