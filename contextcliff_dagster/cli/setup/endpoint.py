@@ -354,7 +354,7 @@ def _asked_endpoint(options: EndpointOptions) -> EndpointOptions:
     lines.append("another OpenAI-compatible address")
     say("Which endpoint is to be measured?")
     given: list[str] = []
-    number = choose("Endpoint, or its address", lines, lambda typed: given.append(typed))
+    number = choose("Endpoint, or its address", lines, given.append)
     if given:
         return replace(options, base_url=plain_address(given[0]))
     if number < len(running):

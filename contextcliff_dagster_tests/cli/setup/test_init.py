@@ -414,6 +414,20 @@ def test_the_servers_of_this_machine_are_offered_first(
     assert (chosen.preset, chosen.base_url) == ("vllm", url)
 
 
+def test_an_address_may_be_typed_where_endpoints_are_offered(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def found(ports: object = None) -> list[LocalServer]:
+        return []
+
+    monkeypatch.setattr(endpoint_module, "_found", found)
+    monkeypatch.setattr(
+        endpoint_module.click, "prompt", lambda *_, value_proc, **__: value_proc(f" {url} ")
+    )
+    chosen = endpoint_module.chosen_endpoint(EndpointOptions(), asking=True)
+    assert (chosen.preset, chosen.base_url) == (None, url)
+
+
 @pytest.mark.parametrize("typed", [True, False])
 def test_a_server_of_this_machine_that_wants_a_key_is_asked_for_its_variable(
     monkeypatch: pytest.MonkeyPatch, typed: bool
