@@ -129,8 +129,7 @@ def _as_ctrl_c(number: int, frame: Any) -> None:
 
 
 _FIRST_S, _TICK_S, _EVERY_S = 1.0, 0.5, 60.0
-"""Delay of the first line and interval between updates on a terminal; interval between lines
-elsewhere."""
+"""Before the first line and between updates on a terminal; between lines elsewhere."""
 _SERVERS = {"serve", "ui"}
 """Commands that run until stopped; they show progress only until their first output."""
 _READERS = {"profile", "prepare", "report", "answers"}
@@ -168,6 +167,7 @@ def sign_of_life(args: Sequence[str]) -> Iterator[None]:
         with listened(sign.step):
             if command in _READERS or (args and args[0].startswith("-")):  # `profile`'s options
                 report_step("reading the study")
+            sign.thread.start()
             yield
     finally:
         _current = None
@@ -217,8 +217,7 @@ class _SignOfLife:
         self.gives_way = self._paused = self._shown = False
         self._ended = threading.Event()
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="sign of life", daemon=True)
-        self._thread.start()
+        self.thread = threading.Thread(target=self._run, name="sign of life", daemon=True)
 
     def step(self, name: str, done: int, total: int | None) -> None:
         """Set the state to a step's progress, or the step around it; show a beginning at once."""
@@ -247,7 +246,7 @@ class _SignOfLife:
     def end(self) -> None:
         self.wipe(paused=True)
         self._ended.set()
-        self._thread.join()
+        self.thread.join()
         os.close(self._stderr)
 
     def _run(self) -> None:
