@@ -3,26 +3,30 @@
 # No `from __future__ import annotations` here: Dagster reads config and resources off the
 # annotations of an asset and does not resolve strings.
 
+import glob
 import json
 import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import duckdb
 from dagster_duckdb import DuckDBResource
 
-from contextcliff_dagster.contracts import Table
-from contextcliff_dagster.contracts.results import Cliffs, to_json
-from contextcliff_dagster.defs.asset_specs import FOLLOW_RECORDS, asset_key, key_prefix, single_run
-from contextcliff_dagster.defs.resources import StoreResource
-from contextcliff_dagster.defs.ui.rendering import table
+from contextcliff_dagster.contracts import EVAL_RECORDS, Column, StoreError, Table, conform
+from contextcliff_dagster.contracts.results import Cliffs, json_schema, to_json
+from contextcliff_dagster.defs.asset_specs import DATABASE, asset_key, decorated, key_prefix
+from contextcliff_dagster.defs.resources import DUCKDB, StoreResource
+from contextcliff_dagster.defs.ui.rendering import column_schema, table
 from contextcliff_dagster.defs.ui.results import bins_of
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.experiments.lookup import all_experiments, asked_experiments
-from contextcliff_dagster.private_files import make_folder, private_umask
+from contextcliff_dagster.private_files import folder_lock, make_folder, private_umask
 from contextcliff_dagster.sampling.manifest import HEAD
-from contextcliff_dagster.store import Store, read_result
+from contextcliff_dagster.store import Store, atomic_path, read_result
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.files import retired_studies
 
@@ -36,43 +40,66 @@ _DUCKDB_TYPES = {
     "list<string>": "VARCHAR[]",
     "list<float64>": "DOUBLE[]",
 }
-_OF_MODEL = {"study": "VARCHAR", "campaign": "VARCHAR", "model": "VARCHAR"}
-RESULT_TABLES = {
-    "cliffs": {
-        **_OF_MODEL,
-        "verdict": "VARCHAR",
-        "safe_cap_tokens": "BIGINT",
-        "confidence": "DOUBLE",
-        "tolerance": "DOUBLE",
-        "n": "BIGINT",
-        "missing_share": "DOUBLE",
-        "cliff_tokens": "BIGINT",
-        "method_version": "VARCHAR",
-        "result": "JSON",
-    },
-    "bins": {
-        **_OF_MODEL,
-        "bin": "VARCHAR",
-        "n": "BIGINT",
-        "median_tokens": "DOUBLE",
-        "mean": "DOUBLE",
-        "ci_low": "DOUBLE",
-        "ci_high": "DOUBLE",
-        "sd": "DOUBLE",
-        "failure_rate": "DOUBLE",
-    },
-}
-"""Table -> column -> type; columns are named after the fields of `cliffs.json`."""
+_CALL = {column.name: column for column in EVAL_RECORDS.columns}
+_RANGE = (
+    Column("from_tokens", "int64", "First length of the bin", "tokens"),
+    Column("to_tokens", "int64", "Last length of the bin", "tokens"),
+)
+_MERGED = Column("merged_into", "string", "Bin that took over the bin's examples; else null")
+BIN_RANGES = Table(
+    "bin_ranges",
+    "Lengths of the documents in each bin of a study's sample.",
+    (_CALL["study"], _CALL["bin"], *_RANGE, _MERGED),
+)
+PARTITIONS = Table(
+    "partitions",
+    "What is measured of each partition key of an experiment, by model.",
+    (
+        Column("experiment", "string", "Experiment"),
+        *(_CALL[name] for name in ("study", "campaign", "model")),
+        Column("key", "string", "Partition key; of the length profile a bin"),
+        Column("examples", "int64", "Examples asked"),
+        Column("calls", "int64", "Calls made"),
+        Column("done", "int64", "Calls with a score"),
+        Column("failed", "int64", "Calls without a score"),
+        Column("shortest_tokens", "int64", "Least length_tokens", "tokens"),
+        Column("longest_tokens", "int64", "Largest length_tokens", "tokens"),
+        *_RANGE,
+    ),
+)
 
-BIN_RANGES = {
-    "study": "VARCHAR",
-    "bin": "VARCHAR",
-    "from_tokens": "BIGINT",
-    "to_tokens": "BIGINT",
-    "merged_into": "VARCHAR",
-}
-PARTITIONS = "partitions"
-"""Name of the view that describes each measured partition key of every experiment."""
+
+def _fields(declared: Mapping[str, Any], names: str) -> Iterator[Column]:
+    """Yield columns named, typed and described as fields of a result's JSON Schema."""
+    types: dict[str, Any] = {"integer": "int64", "number": "float64", "string": "string"}
+    for name in names.split():
+        field = declared[name]
+        kind = field.get("type", "string")  # an enum has none
+        kind = kind if isinstance(kind, str) else kind[0]
+        yield Column(name, types[kind], field["description"], field.get("unit"))
+
+
+@cache
+def result_tables() -> tuple[Table, Table]:
+    """Return the tables `cliffs` and `bins`, whose columns are fields of ``cliffs.json``."""
+    schema = json_schema(Cliffs, "cliffs", "cliffs")
+    of_model, of_bin = schema["properties"], schema["$defs"]["BinResult"]["properties"]
+    cliffs = (
+        *_fields(of_model, "study campaign model verdict safe_cap_tokens confidence tolerance"),
+        *_fields(of_model, "n missing_share"),
+        Column("cliff_tokens", "int64", "Midpoint of the drop; null: none was found", "tokens"),
+        Column("method_version", "string", "Version of the method of verdict and cap"),
+        Column("result", "json", "All of cliffs.json"),
+    )
+    bins = _fields(of_bin, "bin n median_tokens mean ci_low ci_high sd failure_rate")
+    return (
+        Table("cliffs", "Verdict and cap of each model.", cliffs),
+        Table("bins", "Scores of each model by length.", (*cliffs[:3], *bins)),
+    )
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def view_sql(declared: Table, root: Path) -> str:
@@ -88,22 +115,21 @@ def view_sql(declared: Table, root: Path) -> str:
     )
     source = f"SELECT {nulls} WHERE false"
     if any(root.glob(files)):
-        literal = re.sub(r"([\[*?])", r"[\1]", str(root))
-        quoted = f"{literal}/{files}".replace("'", "''")
+        pattern = _quoted(re.sub(r"([\[*?])", r"[\1]", str(root)) + f"/{files}")
         # The union with the empty table adds columns that files of earlier versions lack.
         source = (
             f"SELECT {columns} FROM ({source} UNION ALL BY NAME SELECT * FROM "
-            f"read_parquet('{quoted}', hive_partitioning = false, union_by_name = true))"
+            f"read_parquet({pattern}, hive_partitioning = false, union_by_name = true))"
         )
         if names := retired_studies(Store(root)):
-            literals = ", ".join("'" + name.replace("'", "''") + "'" for name in names)
-            source += f" WHERE study NOT IN ({literals})"
+            source += f" WHERE study NOT IN ({', '.join(map(_quoted, names))})"
     return f"CREATE OR REPLACE VIEW {declared.name} AS {source}"
 
 
-def result_rows(root: Path) -> dict[str, list[list[Any]]]:
-    """Return rows of `RESULT_TABLES` from ``cliffs.json`` of all studies but the retired."""
-    rows: dict[str, list[list[Any]]] = {name: [] for name in RESULT_TABLES}
+def result_rows(root: Path) -> dict[Table, list[dict[str, Any]]]:
+    """Return rows of `result_tables` and `BIN_RANGES` from all studies except retired ones."""
+    cliffs, bins = result_tables()
+    rows: dict[Table, list[dict[str, Any]]] = {cliffs: [], bins: [], BIN_RANGES: []}
     retired = retired_studies(Store(root))
     for path in sorted(root.glob("*/profiles/*/*/cliffs.json")):
         result = to_json(read_result(path, Cliffs))
@@ -114,23 +140,15 @@ def result_rows(root: Path) -> dict[str, list[list[Any]]]:
         method = result["method_version"] or "1"
         whole = {**result, "cliff_tokens": cliff, "method_version": method}
         whole["result"] = json.dumps(result)
-        for name, values in (("cliffs", [whole]), ("bins", result["bins"])):
-            columns = RESULT_TABLES[name]
-            rows[name] += [[(row | of)[column] for column in columns] for row in values]
-    return rows
-
-
-def range_rows(root: Path) -> list[list[Any]]:
-    """Return rows of ``bin_ranges``: the first and last length in tokens of each bin, for all
-    studies except retired ones."""
-    retired = retired_studies(Store(root))
-    rows: list[list[Any]] = []
+        for to, values in ((cliffs, [whole]), (bins, result["bins"])):
+            rows[to] += [{name: (row | of)[name] for name in to.column_names} for row in values]
     for head in sorted(root.glob(f"*/manifest/{HEAD}")):
         study = head.parent.parent.name  # a study's name is its folder
-        _, bins = bins_of(head)
-        for number, length_bin in enumerate(bins if study not in retired else []):
-            last = length_bin.edge_high - (number < len(bins) - 1)  # the last bin is closed
-            rows.append([study, length_bin.bin, length_bin.edge_low, last, length_bin.merged_into])
+        _, found = bins_of(head)
+        for number, entry in enumerate(found if study not in retired else []):
+            last = entry.edge_high - (number < len(found) - 1)  # the last bin is closed
+            values = (study, entry.bin, entry.edge_low, last, entry.merged_into)
+            rows[BIN_RANGES].append(dict(zip(BIN_RANGES.column_names, values, strict=True)))
     return rows
 
 
@@ -147,7 +165,7 @@ def partitions_sql() -> str:
         if experiment.host is None
     )
     return (
-        f"CREATE OR REPLACE VIEW {PARTITIONS} AS SELECT p.*, r.from_tokens, r.to_tokens"
+        f"CREATE OR REPLACE VIEW {PARTITIONS.name} AS SELECT p.*, r.from_tokens, r.to_tokens"
         f" FROM ({of_experiments}) p LEFT JOIN bin_ranges r"
         f" ON p.experiment = '{LENGTH_PROFILE.name}' AND r.study = p.study AND r.bin = p.key"
     )
@@ -159,12 +177,80 @@ def shown_tables() -> list[Table]:
     return list({table.name: table for table in tables}.values())
 
 
-def database_asset(studies: Sequence[Study]) -> dg.AssetsDefinition:
-    """Return the asset ``database``, downstream of all studies."""
+def _all_tables() -> list[tuple[str, Table]]:
+    """Return kind and declaration of every view and table."""
+    views, tables = (*shown_tables(), PARTITIONS), (*result_tables(), BIN_RANGES)
+    return [*(("view", view) for view in views), *(("table", table) for table in tables)]
 
-    @single_run(
+
+def fill(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
+    """Create all views and tables of the store ``root``, with comments on them and their columns.
+
+    Raises duckdb.Error, or StoreError where a result cannot be read.
+    """
+    for view in shown_tables():
+        connection.execute(view_sql(view, root))
+    for declared, rows in result_rows(root).items():
+        connection.register("result_rows", conform(rows, declared))
+        connection.execute(f"CREATE OR REPLACE TABLE {declared.name} AS FROM result_rows")
+    connection.unregister("result_rows")
+    connection.execute("ALTER TABLE cliffs ALTER result TYPE JSON")
+    connection.execute(partitions_sql())
+    for kind, of in _all_tables():
+        connection.execute(f"COMMENT ON {kind} {of.name} IS {_quoted(of.description)}")
+        for column in column_schema(of).columns:
+            text = _quoted(column.description or "")
+            connection.execute(f'COMMENT ON COLUMN {of.name}."{column.name}" IS {text}')
+
+
+def _contents(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    """Return name, kind and number of rows of every view and table."""
+    counts = [(kind, of.name, f"SELECT count(*) FROM {of.name}") for kind, of in _all_tables()]
+    return [
+        {"name": name, "kind": kind, "rows": connection.execute(count).fetchall()[0][0]}
+        for kind, name, count in counts
+    ]
+
+
+def _rebuild(resource: DuckDBResource, root: Path) -> tuple[str, list[dict[str, Any]]]:
+    """Rebuild the resource's database; return its path and contents.
+
+    A file is replaced, once the new one has been read; a process that has the old one open keeps
+    it. What is no file (memory, MotherDuck) is filled in place. Raises StoreError.
+    """
+    if re.match(r":memory:|\w\w+:|$", resource.database):
+        with resource.get_connection() as connection:
+            fill(connection, root)
+            return resource.database.partition("?")[0], _contents(connection)  # ?: a token
+    path = Path(resource.database).expanduser().resolve()
+    make_folder(path.parent)
+    try:
+        with folder_lock(path.parent), atomic_path(path) as new:
+            # The empty file, which DuckDB would refuse, and what killed runs have left.
+            for file in path.parent.glob(f".{glob.escape(path.name)}.{'?' * 32}.tmp*"):
+                shutil.rmtree(file) if file.is_dir() else file.unlink()
+            there = resource.model_copy(update={"database": str(new)})
+            with private_umask(), there.get_connection() as connection:
+                fill(connection, root)
+            with duckdb.connect(new, read_only=True, config=resource.connection_config) as built:
+                contents = _contents(built)
+            # Changes that a process made to the old file: the new one would not open beside them.
+            for end in (".wal", ".wal.checkpoint", ".wal.recovery"):
+                path.with_name(path.name + end).unlink(missing_ok=True)
+    except duckdb.Error as error:
+        raise StoreError(
+            f"{path} was not rebuilt and stays as it was: {str(error).splitlines()[0]} (if a "
+            "Parquet file is at fault, delete it and run its study again: no call is made)."
+        ) from error
+    return str(path), contents
+
+
+def database_asset(studies: Sequence[Study], *parents: str) -> dg.AssetsDefinition:
+    """Return the asset ``database``, downstream of all studies; its key is below ``parents``."""
+
+    @decorated(
         dg.asset,
-        key=dg.AssetKey([*key_prefix(), "database"]),
+        key=dg.AssetKey([*key_prefix(), *parents, DATABASE]),
         deps=[
             asset_key(study, name)
             for study in studies
@@ -174,43 +260,18 @@ def database_asset(studies: Sequence[Study]) -> dg.AssetsDefinition:
         description=(
             "contextcliff.duckdb, rebuilt whole: views over the Parquet files of all experiments "
             f"({', '.join(f'`{t.name}`' for t in shown_tables())}), tables `cliffs`, `bins` and "
-            f"`bin_ranges`, and the view `{PARTITIONS}`: the tokens of each key, calls done and "
-            "failed."
+            "`bin_ranges`, and the view `partitions`; comments describe them and their columns."
         ),
         group_name="database",
         kinds={"duckdb"},
-        automation_condition=FOLLOW_RECORDS,
-        # DuckDB lets one process at a time write a file.
-        pool="duckdb",
+        pool=DUCKDB,
     )
-    def database(store: StoreResource, duckdb: DuckDBResource) -> dg.MaterializeResult:
-        where = store.open()
-        make_folder(where.duckdb_path.parent)
-        rows = {**result_rows(where.root), "bin_ranges": range_rows(where.root)}
-        with private_umask(), duckdb.get_connection() as connection:
-            for declared in shown_tables():
-                connection.execute(view_sql(declared, where.root))
-            for name, columns in {**RESULT_TABLES, "bin_ranges": BIN_RANGES}.items():
-                declaration = ", ".join(f"{column} {kind}" for column, kind in columns.items())
-                connection.execute(f"CREATE OR REPLACE TABLE {name} ({declaration})")
-                if rows[name]:
-                    places = ", ".join("?" * len(columns))
-                    connection.executemany(f"INSERT INTO {name} VALUES ({places})", rows[name])
-            connection.execute(partitions_sql())
-            records = connection.execute("SELECT count(*) FROM eval_records").fetchone()[0]
+    def database(
+        contextcliff_store: StoreResource, contextcliff_duckdb: DuckDBResource
+    ) -> dg.MaterializeResult:
+        path, contents = _rebuild(contextcliff_duckdb, contextcliff_store.open().root)
         return dg.MaterializeResult(
-            metadata={
-                "path": dg.MetadataValue.path(str(where.duckdb_path)),
-                "contents": table(
-                    [
-                        {"name": "eval_records", "kind": "view", "rows": records},
-                        *(
-                            {"name": name, "kind": "table", "rows": len(of)}
-                            for name, of in rows.items()
-                        ),
-                    ]
-                ),
-            }
+            metadata={"path": dg.MetadataValue.path(path), "contents": table(contents)}
         )
 
     return database

@@ -13,7 +13,7 @@ from dagster_duckdb import DuckDBResource
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS
 from contextcliff_dagster.defs.database import database_asset
-from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.defs.resources import DUCKDB, STORE, StoreResource
 from contextcliff_dagster.store import Store, write_table
 from contextcliff_dagster.studies import Study
 
@@ -22,8 +22,8 @@ def build(study: Study, store: Store) -> None:
     dg.materialize(
         [database_asset([study])],
         resources={
-            "store": StoreResource(root=str(store.root)),
-            "duckdb": DuckDBResource(database=str(store.duckdb_path)),
+            STORE: StoreResource(root=str(store.root)),
+            DUCKDB: DuckDBResource(database=str(store.duckdb_path)),
         },
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
     )
@@ -119,3 +119,21 @@ def test_columns_of_a_file_are_never_sql(measured: Study, store: Store) -> None:
         shown = database.execute("SELECT * FROM predictions")
         assert [column[0] for column in shown.description] == list(PREDICTIONS.column_names)
         assert len(shown.fetchall()) == 24
+
+
+def test_every_table_and_column_is_described(measured: Study, store: Store) -> None:
+    build(measured, store)
+    with duckdb.connect(str(store.duckdb_path), read_only=True) as database:
+        of = "SELECT table_name, comment FROM duckdb_tables() UNION ALL SELECT view_name, comment"
+        tables = dict(database.execute(f"{of} FROM duckdb_views() WHERE NOT internal").fetchall())
+        columns = database.execute(
+            "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE NOT internal"
+        ).fetchall()
+    assert {"predictions", "eval_records", "control_records", "partitions"} < tables.keys()
+    assert {"cliffs", "bins", "bin_ranges"} < tables.keys() == {table for table, *_ in columns}
+    assert tables["eval_records"] == EVAL_RECORDS.description
+    texts = {(table, column): text for table, column, text in columns}
+    assert not [where for where, text in (texts | tables).items() if not text]
+    assert texts["eval_records", "ttft_ms"] == "Time to the first token [ms]"
+    assert texts["cliffs", "safe_cap_tokens"].startswith("certified cap")
+    assert texts["bins", "sd"].startswith("standard deviation")
