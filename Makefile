@@ -1,4 +1,4 @@
-# Needs git, make and Python 3.11-3.13 (with its venv module); everything else goes into .venv.
+# Needs git, make and Python 3.11-3.14 (with its venv module); everything else goes into .venv.
 #
 # Written for the make 3.81 and the BSD tools that macOS ships, too.
 
@@ -207,12 +207,12 @@ $(BIN)/.base $(BIN)/.test $(BIN)/.dev $(BIN)/.reference $(BIN)/.local $(BIN)/.pr
 # Some "python3.13" are version-manager shims that exist and fail: ask each what it really is.
 $(BIN)/.python:
 	@found=; \
-	for python in $(BIN)/python $(PYTHON) python3.13 python3.12 python3.11 python3 python; do \
-		if "$$python" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+	for python in $(BIN)/python $(PYTHON) python3.13 python3.14 python3.12 python3.11 python3 python; do \
+		if "$$python" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' \
 			>/dev/null 2>&1; then found=$$python; break; fi; \
 	done; \
 	if [ -z "$$found" ]; then \
-		echo "No Python 3.11, 3.12 or 3.13 with the venv module was found: install one" \
+		echo "No Python 3.11 to 3.14 with the venv module was found: install one" \
 			"(Debian: python3 python3-venv) or name it: make PYTHON=/path/to/python3.12 ..." >&2; \
 		exit 1; \
 	fi; \
