@@ -209,7 +209,7 @@ def judge(scan: Scan, curve: FallingCurve, settings: AnalysisSettings) -> Findin
     significant = scan.step.p_value <= STEP_SHARE * alpha + 1e-9
     drop = curve.drop(confidence)
     size = f"{drop.value:.0%} [{drop.low:.0%}, {drop.high:.0%}]"
-    surely = curve.chance_lost(SMALL_SHARE * tolerance)[-1] >= SURE_CHANCE
+    surely = curve.posterior.chance_lost(SMALL_SHARE * tolerance)[-1] >= SURE_CHANCE
     if significant and (surely or _large(scan.step, tolerance)):
         location = curve.drop_place(confidence)
         certain = f"A drop of {tolerance:.0%} is not certain: the score drops by {size}."

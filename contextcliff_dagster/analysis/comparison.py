@@ -6,7 +6,7 @@ ratios B / A with their intervals: a ratio below 1 means that B loses earlier.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -23,11 +23,7 @@ from contextcliff_dagster.analysis.contrast import (
     pair_records,
 )
 from contextcliff_dagster.analysis.kv_costs import kv_comparison
-from contextcliff_dagster.analysis.statistics.intervals import (
-    half_drop_lengths,
-    loss_lengths,
-    resample_weights,
-)
+from contextcliff_dagster.analysis.statistics.intervals import loss_lengths, resample_weights
 from contextcliff_dagster.contracts import (
     DROPS,
     RESULT_VERSION,
@@ -59,65 +55,25 @@ LOSS_RESAMPLES = 300
 
 
 def loss_shift(
-    pairs: Pairs, settings: AnalysisSettings, weights: tuple[Floats, Floats]
+    pairs: Pairs,
+    settings: AnalysisSettings,
+    weights: tuple[Floats, Floats],
+    *,
+    half_drop: bool = False,
 ) -> LossShift:
     """Return the ratio B / A of the lengths at which the score falls by the tolerance.
 
     Uses the percentile bootstrap over documents, with the same documents on both sides if paired. A
     side that loses less within the measured lengths bounds the ratio at one end only.
+
+    Args:
+        half_drop: compare where half of each side's drop has happened instead.
     """
-    return _shift(
-        pairs,
-        settings,
-        weights,
-        lambda side, weight: loss_lengths(
-            side.length_tokens, side.n, side.s, weight, settings.tolerance, settings.chance
-        ),
-    )
-
-
-def midpoint_shift(
-    pairs: Pairs,
-    settings: AnalysisSettings,
-    weights: tuple[Floats, Floats],
-    midpoints: tuple[int, int],
-) -> LossShift:
-    """Return the ratio B / A of the drop's midpoints; ``midpoints``: of A and B (tokens).
-
-    The interval is that of `loss_shift` for half the drop, extended to contain the ratio.
-    """
-    shift = _shift(
-        pairs,
-        settings,
-        weights,
-        lambda side, weight: half_drop_lengths(
-            side.length_tokens, side.n, side.s, weight, settings.chance
-        ),
-    )
-    return _placed(shift, midpoints)
-
-
-def _placed(shift: LossShift, at: tuple[int, int]) -> LossShift:
-    """Return the shift between lengths ``at`` of A and B, its interval extended to the ratio."""
-    ratio = at[1] / at[0]
-    return LossShift(
-        a_tokens=at[0],
-        b_tokens=at[1],
-        ratio=ratio,
-        ci_low=None if shift.ci_low is None else min(shift.ci_low, ratio),
-        ci_high=None if shift.ci_high is None else max(shift.ci_high, ratio),
-    )
-
-
-def _shift(
-    pairs: Pairs,
-    settings: AnalysisSettings,
-    weights: tuple[Floats, Floats],
-    lengths: Callable[[Side, Floats], Floats],
-) -> LossShift:
+    tolerance = None if half_drop else settings.tolerance
+    drawn = [weight[:, : LOSS_RESAMPLES + 1] for weight in weights]
     at_a, at_b = (
-        lengths(side, weight[:, : LOSS_RESAMPLES + 1])
-        for side, weight in zip((pairs.a, pairs.b), weights, strict=True)
+        loss_lengths(of.length_tokens, of.n, of.s, weight, tolerance, settings.chance)
+        for of, weight in zip((pairs.a, pairs.b), drawn, strict=True)
     )
     longest = float(np.log(min(pairs.a.length_tokens[-1], pairs.b.length_tokens[-1])))
     least = np.where(np.isinf(at_a), -np.inf, np.minimum(at_b, longest) - at_a)
@@ -132,6 +88,18 @@ def _shift(
         ratio=float(np.exp(at_b[0] - at_a[0])) if both else None,
         ci_low=float(np.exp(low)) if np.isfinite(low) else None,
         ci_high=float(np.exp(high)) if np.isfinite(high) else None,
+    )
+
+
+def _placed(shift: LossShift, at: tuple[int, int]) -> LossShift:
+    """Return the shift between lengths ``at`` of A and B, its interval extended to the ratio."""
+    ratio = at[1] / at[0]
+    return LossShift(
+        a_tokens=at[0],
+        b_tokens=at[1],
+        ratio=ratio,
+        ci_low=None if shift.ci_low is None else min(shift.ci_low, ratio),
+        ci_high=None if shift.ci_high is None else max(shift.ci_high, ratio),
     )
 
 
@@ -259,12 +227,15 @@ def _midpoint_shift(
     settings: AnalysisSettings,
     weights: tuple[Floats, Floats],
 ) -> LossShift | None:
-    """Return the shift of the drop's midpoint; None unless both sides have an established drop."""
+    """Return the shift of the drop's midpoint; None unless both sides have an established drop.
+
+    The interval is that of half the drop (`loss_shift`), extended to contain the ratio.
+    """
     drops = [side.cliffs.cliff if side.cliffs else None for side in (a, b)]
     if drops[0] is None or drops[1] is None:
         return None
     at = drops[0].location_tokens, drops[1].location_tokens
-    return midpoint_shift(pairs, settings, weights, at)
+    return _placed(loss_shift(pairs, settings, weights, half_drop=True), at)
 
 
 def _loss_shift(
@@ -275,18 +246,13 @@ def _loss_shift(
     weights: tuple[Floats, Floats],
 ) -> LossShift:
     """Return the shift of the loss, between the lengths that both results give, if they do."""
-    if _any_at_floor(a, b):
-        return nulls(LossShift)
+    if any(of.cliffs is not None and of.cliffs.verdict is Verdict.FLOOR for of in (a, b)):
+        return nulls(LossShift)  # the scores at the shortest lengths are too low for a drop
     shift = loss_shift(pairs, settings, weights)
     at = [side.cliffs.lost_at_tokens if side.cliffs else None for side in (a, b)]
     if shift.ratio is None or at[0] is None or at[1] is None:
         return shift
     return _placed(shift, (at[0], at[1]))
-
-
-def _any_at_floor(a: Measured, b: Measured) -> bool:
-    """Return whether either side scores too low at the shortest lengths for a drop."""
-    return any(data.cliffs is not None and data.cliffs.verdict is Verdict.FLOOR for data in (a, b))
 
 
 def _named(measured: Measured, side: Side, left_out: int) -> ComparedSide:

@@ -136,13 +136,9 @@ def _named(examples: pd.DataFrame) -> pd.DataFrame:
 
 def _rows(frame: pd.DataFrame) -> Ints:
     """Return the row number of each example's document, with documents in order of length."""
-    first = frame.groupby("document", sort=False)["length_tokens"].transform("min")
-    order = np.lexsort((frame["document"].to_numpy(), first.to_numpy()))
-    documents = frame["document"].to_numpy()[order]
-    change = np.concatenate([[0], np.cumsum(documents[1:] != documents[:-1])])
-    rows = np.empty(len(frame), dtype=np.int64)
-    rows[order] = change
-    return rows
+    first = frame.groupby("document")["length_tokens"].min().sort_values(kind="stable")
+    row_of = {document: row for row, document in enumerate(first.index)}
+    return frame["document"].map(row_of).to_numpy(np.int64)
 
 
 def _side(frame: pd.DataFrame, score: pd.Series[float]) -> Side:

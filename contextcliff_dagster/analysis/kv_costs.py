@@ -19,10 +19,7 @@ import numpy as np
 from contextcliff_dagster.analysis.cliff import DEPTH, chance_allowed, tail_confidence
 from contextcliff_dagster.analysis.records import AnalysisSettings, Documents
 from contextcliff_dagster.analysis.statistics.falling_curve import FallingCurve, fit_falling_curve
-from contextcliff_dagster.analysis.statistics.intervals import (
-    binomial_quantile,
-    rank_groups,
-)
+from contextcliff_dagster.analysis.statistics.intervals import binomial_quantile, rank_groups
 from contextcliff_dagster.contracts import LengthBin
 from contextcliff_dagster.contracts.results.comparison import (
     EqualScore,

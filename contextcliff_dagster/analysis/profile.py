@@ -12,10 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime
-from importlib import metadata
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
@@ -76,7 +74,7 @@ from contextcliff_dagster.analysis.robustness import (
 from contextcliff_dagster.analysis.sample_size import required_sample_size
 from contextcliff_dagster.analysis.statistics.falling_curve import curve_points, fitted_mean
 from contextcliff_dagster.analysis.statistics.intervals import exact_interval
-from contextcliff_dagster.contracts import RESULT_VERSION, LengthBin
+from contextcliff_dagster.contracts import RESULT_VERSION, LengthBin, package_version
 from contextcliff_dagster.contracts.results import Cliffs, Metrics
 from contextcliff_dagster.contracts.results.cliffs import (
     Baseline,
@@ -434,7 +432,8 @@ def _head(sample: Sample, settings: AnalysisSettings, context: ProfileContext) -
     planned = len(sample.calls)
     unanswered = int((~sample.calls["answered"]).sum())
     given = dict(context.provenance)
-    versions = {"contextcliff-dagster": _version(), "numpy": np.__version__}
+    ours = package_version("contextcliff-dagster") or "uninstalled"
+    versions = {"contextcliff-dagster": ours, "numpy": np.__version__}
     provenance = {
         **given,
         "hashes": dict(given.get("hashes", {})),
@@ -462,12 +461,6 @@ def _head(sample: Sample, settings: AnalysisSettings, context: ProfileContext) -
         scorer_version=context.scorer_version,
     )
     return {field.name: getattr(head, field.name) for field in fields(head)}
-
-
-def _version() -> str:
-    with suppress(metadata.PackageNotFoundError):
-        return metadata.version("contextcliff-dagster")
-    return "uninstalled"
 
 
 def _last_octave(sample: Sample, cap: int | None) -> LastOctave | None:

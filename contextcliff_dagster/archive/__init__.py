@@ -14,5 +14,3 @@ Scores, profiles and reports are left out, because they can be rebuilt from it w
 same store gives the same bytes. The file has no secrets: keys are only in the environment, and the
 ledger records neither prices nor credentials in addresses.
 """
-
-from __future__ import annotations

@@ -15,8 +15,6 @@ from typing import NoReturn
 
 from contextcliff_dagster.cli.shell import end_process, set_up_process, sign_of_life
 
-__all__ = ["console_script", "main"]
-
 
 def console_script() -> NoReturn:
     """Run the command line of this process, and end the process with its exit code."""

@@ -331,11 +331,7 @@ def _bins(kind: str, corpus: Mapping[str, Any], most: int) -> int:
 
 
 def _questions(name: str | None, path: Path) -> str | None:
-    """Return ``recall``, or the questions file, searched for here and in the documents' folder.
-
-    Raises:
-        StudyError: the file does not exist.
-    """
+    """Return ``recall``, or the questions file, searched for here and in the documents' folder."""
     if name is None or name == "recall":
         return name
     in_folder = (path if path.is_dir() else path.parent) / name

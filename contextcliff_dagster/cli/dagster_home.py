@@ -21,6 +21,7 @@ from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.defs.home import COMMAND_LINE as COMMAND_LINE
 from contextcliff_dagster.defs.home import LINKED
 from contextcliff_dagster.defs.home import dagster_home as dagster_home
+from contextcliff_dagster.defs.home import shipped as shipped
 from contextcliff_dagster.private_files import (
     hide_from_others,
     make_folder,
@@ -28,19 +29,10 @@ from contextcliff_dagster.private_files import (
     share_with_group,
 )
 from contextcliff_dagster.step_progress import report_step
-from contextcliff_dagster.store import PACKAGE, Store
+from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
     import dagster as dg
-
-
-def shipped(name: str) -> Path:
-    """Return ``dagster.yaml`` or ``workspace.yaml`` of the package or the checkout."""
-    installed = PACKAGE / name
-    if installed.is_file():
-        return installed
-    folder = "dagster_home" if name == "dagster.yaml" else "."
-    return PACKAGE.parent / folder / name
 
 
 def prepare_home(store: Store) -> Path:

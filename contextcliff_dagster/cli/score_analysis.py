@@ -137,11 +137,7 @@ def _read(
 
 
 def _pooled(paths: Sequence[Path], options: AnalyzeOptions) -> Sequence[ScoreRecords]:
-    """Return the records of all files; note logs without usable answers if other files have some.
-
-    Raises:
-        ContextCliffError: a file cannot be read, or no file has a usable answer.
-    """
+    """Return the records of all files; note logs without usable answers if others have some."""
     files, unusable = [], []
     for path in paths:
         try:

@@ -5,6 +5,9 @@ them. Does not belong here: computation. Values, errors and tables are re-export
 the standard library, because every process pays for their import. Results are in ``results``.
 """
 
+# mypy: implicit-reexport
+# ruff: noqa: F401 - what is imported here is what this package offers
+
 from contextcliff_dagster.contracts.errors import (
     AnswersLostError,
     BudgetError,
@@ -18,6 +21,7 @@ from contextcliff_dagster.contracts.errors import (
     StudyError,
     VerificationError,
     install_command,
+    package_version,
     pip_install,
 )
 from contextcliff_dagster.contracts.tables import (
@@ -54,49 +58,3 @@ from contextcliff_dagster.contracts.values import (
     Verdict,
     level,
 )
-
-__all__ = [
-    "ANSWERS",
-    "ANSWER_IN",
-    "ATTENTION_PREDICTIONS",
-    "ATTENTION_RECORDS",
-    "CONTROL_PREDICTIONS",
-    "CONTROL_RECORDS",
-    "DOCUMENTS",
-    "DROPS",
-    "EVAL_RECORDS",
-    "EXAMPLES",
-    "LENGTH_MAP",
-    "MANIFEST_EXAMPLES",
-    "NO_ANSWERS",
-    "PREDICTIONS",
-    "RESULT_VERSION",
-    "SCHEMA_VERSION",
-    "TABLES",
-    "UNSCORED_TAGS",
-    "AnswersLostError",
-    "BudgetError",
-    "Column",
-    "ContextCliffError",
-    "CorpusError",
-    "DataError",
-    "Document",
-    "EngineError",
-    "Example",
-    "FailureTag",
-    "LengthBin",
-    "PrimaryScore",
-    "PromptMode",
-    "ScoreFileError",
-    "StoreError",
-    "StoreUnreachableError",
-    "StudyError",
-    "Table",
-    "Verdict",
-    "VerificationError",
-    "conform",
-    "install_command",
-    "level",
-    "pip_install",
-    "validate",
-]

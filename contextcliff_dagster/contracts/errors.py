@@ -66,6 +66,15 @@ class VerificationError(ContextCliffError):
     """
 
 
+def package_version(name: str) -> str | None:
+    """Return the version of an installed package; None if it is not installed."""
+    from importlib import metadata  # on demand: it takes longer to load than all of this module
+
+    with suppress(metadata.PackageNotFoundError):
+        return metadata.version(name)
+    return None
+
+
 def install_command(extra: str) -> str:
     """Return the command that adds an extra of this package to this environment, in backquotes."""
     return pip_install(f"contextcliff-dagster[{extra}]")

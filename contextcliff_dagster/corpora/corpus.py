@@ -50,7 +50,11 @@ class StreamedCorpus(ABC):
 
     @abstractmethod
     def entries(self) -> Iterator[Entry]:
-        """Yield every example with its document, in source order; documents may repeat."""
+        """Yield every example with its document, in source order; documents may repeat.
+
+        Raises:
+            CorpusError: the source cannot be used, with file and line, or it has no question.
+        """
 
     def documents(self) -> Iterator[Document]:
         """Yield each distinct document once, in order of first appearance."""
@@ -118,11 +122,7 @@ def options_hash(kind: str, options: Mapping[str, Any], *content: str) -> str:
 
 
 def file_sha256(path: Path) -> str:
-    """Return the SHA-256 (hex) of a file's bytes.
-
-    Raises:
-        CorpusError: it cannot be read.
-    """
+    """Return the SHA-256 (hex) of a file's bytes. Raises CorpusError: it cannot be read."""
     try:
         with open_file(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -194,11 +194,7 @@ _TYPE_NAMES: dict[Any, str] = {int: "a whole number", str: "text", list: "a list
 
 
 def given_path(kind: str, given: Mapping[str, Any]) -> Path:
-    """Return the value of the option ``path``.
-
-    Raises:
-        CorpusError: it is missing.
-    """
+    """Return the value of the option ``path``. Raises CorpusError: it is missing."""
     if "path" not in given:
         raise CorpusError(f"A corpus of kind {kind!r} needs the option 'path'.")
     return Path(given["path"]).expanduser()

@@ -64,10 +64,7 @@ class FileCorpus(StreamedCorpus):
         return options_hash("file", options, *map(file_sha256, files))
 
     def entries(self) -> Iterator[Entry]:
-        """Yield every row of the wanted tasks as an entry.
-
-        Raises CorpusError, with file and line, for an unusable row, or if no row is left.
-        """
+        """Yield every row of the wanted tasks as an entry."""
         untyped = self._format in ("csv", "tsv")
         reader = RowReader(self._columns, self._task, untyped=untyped)
         n_used = 0

@@ -75,10 +75,7 @@ class MixedCorpus(StreamedCorpus):
         return options_hash(self.name, {PARTS: list(self._parts)}, *content)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the entries of all parts, one part after another.
-
-        Raises CorpusError, naming the part, if one cannot be read.
-        """
+        """Yield the entries of all parts, one part after another; errors name the part."""
         for name, part in self._parts.items():
             try:
                 for entry in part.entries():

@@ -10,7 +10,6 @@ A relative path in models.yaml starts at that file's folder. A bare name is also
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import math
 import re
@@ -21,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from contextcliff_dagster.contracts import EngineError, StoreError, install_command
+from contextcliff_dagster.contracts import EngineError, StoreError, install_command, package_version
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import stable_hash
 from contextcliff_dagster.reference.card import REFERENCE_MODELS, load_card, read_card
@@ -184,13 +183,12 @@ def find_weights(entry: ModelEntry) -> Path:
 
 def installed_version(distribution: str, entry: ModelEntry, extra: str) -> str:
     """Return a library's version without importing it. Raises EngineError if it is missing."""
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        raise EngineError(
-            f"Model {entry.name!r} runs on {distribution}, which is not installed; "
-            f"{install_command(extra)}."
-        ) from None
+    if version := package_version(distribution):
+        return version
+    raise EngineError(
+        f"Model {entry.name!r} runs on {distribution}, which is not installed; "
+        f"{install_command(extra)}."
+    )
 
 
 def file_sha256(path: Path) -> str:

@@ -139,11 +139,7 @@ def _names(name: str, values: Column) -> pd.Series[Any]:
 
 
 def _array(name: str, values: Column) -> pa.Array | pa.ChunkedArray:
-    """Return ``values`` as one Arrow array, by whichever protocol they support.
-
-    Raises:
-        DataError: they are not a column, or not of one kind.
-    """
+    """Return ``values`` as one Arrow array, by whichever protocol they support."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

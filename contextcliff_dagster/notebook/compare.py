@@ -144,11 +144,7 @@ class _Archives:
     _unpacked: dict[Path, ArchivedStudy] = field(default_factory=dict)
 
     def unpack(self, file: Path) -> ArchivedStudy:
-        """Unpack ``file`` and return its study.
-
-        Raises:
-            ContextCliffError: it cannot be read.
-        """
+        """Unpack ``file`` and return its study. Raises ContextCliffError: it cannot be read."""
         from contextcliff_dagster.run.study import rebuild_archive
 
         key = file.resolve()
@@ -159,11 +155,7 @@ class _Archives:
 
 
 def _source(side: Side, archives: _Archives) -> tuple[Source, Store]:
-    """Return the measurement that ``side`` names, and its store.
-
-    Raises:
-        ContextCliffError: ``side`` is not a measurement.
-    """
+    """Return the measurement that ``side`` names, and its store."""
     from contextcliff_dagster.cli.commands.compare import resolve, score_file
     from contextcliff_dagster.cli.options import DEFAULT_STUDY
     from contextcliff_dagster.run.study import is_archive
@@ -191,12 +183,7 @@ def _source(side: Side, archives: _Archives) -> tuple[Source, Store]:
 
 
 def _of_archive(file: Path, model: str | None, archives: _Archives) -> tuple[Ref, Store]:
-    """Return the model of an archive, and the store that it was unpacked into.
-
-    Raises:
-        DataError: the archive holds several models and ``model`` is None, or it lacks ``model``.
-        ContextCliffError: the archive cannot be read.
-    """
+    """Return the model of an archive, and the store that it was unpacked into."""
     from contextcliff_dagster.cli.commands.compare import Ref
 
     _, done, store = archives.unpack(file)
@@ -212,11 +199,7 @@ def _of_archive(file: Path, model: str | None, archives: _Archives) -> tuple[Ref
 
 
 def _of_result_file(file: Path) -> str | None:
-    """Return STUDY:MODEL@CAMPAIGN of a ``cliffs.json``; None for any other file.
-
-    Raises:
-        DataError: its answers are not in a store, so they cannot be compared.
-    """
+    """Return STUDY:MODEL@CAMPAIGN of a ``cliffs.json``; None for any other file."""
     if file.suffix != ".json" or not file.is_file():
         return None
     try:

@@ -201,11 +201,7 @@ _OF_FILES = {
 
 
 def _options(study: Study | str | Path, **given: Any) -> StudyOptions:
-    """Return the options that the command line would pass on.
-
-    Raises:
-        DataError: ``study`` is neither a study's name nor an existing path.
-    """
+    """Return the options that the command line would pass on."""
     from contextcliff_dagster.cli.options import StudyOptions
     from contextcliff_dagster.corpora.readers.rows import is_url
     from contextcliff_dagster.studies import Study, read_studies

@@ -349,11 +349,7 @@ class Results(Shown, Mapping[str, Result]):
 
 
 def only(results: Results) -> Result:
-    """Return the only result.
-
-    Raises:
-        DataError: there are several, or none.
-    """
+    """Return the only result. Raises DataError: there are several, or none."""
     if len(results) == 1:
         return next(iter(results.values()))
     names = ", ".join(results) or "none"

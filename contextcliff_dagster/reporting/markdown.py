@@ -30,12 +30,7 @@ from contextcliff_dagster.reporting.sections import (
     is_number,
     spans,
 )
-from contextcliff_dagster.reporting.wording import (
-    columns_of,
-    isolated,
-    isolated_whole,
-    padded,
-)
+from contextcliff_dagster.reporting.wording import columns_of, isolated, isolated_whole, padded
 
 _SPECIAL = re.compile(
     r"[\\`*\[\]<>|~$#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|&(?=[#A-Za-z])|:(?=//)|(?<=www)\."

@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from contextcliff_dagster.contracts import RESULT_VERSION, DataError
+from contextcliff_dagster.contracts import RESULT_VERSION, DataError, package_version
 from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
 from contextcliff_dagster.redaction import secrets_of, without_secrets
 from contextcliff_dagster.reporting.html.payload import NO_EVIDENCE, Evidence, profile_page
@@ -416,20 +416,11 @@ def machine_report(
             for label, result in zip(labels(cliffs), cliffs, strict=True)
         ],
         "versions": {
-            name: _version(name)
+            name: package_version(name)
             for name in ("contextcliff-dagster", "matplotlib", "numpy", "pillow")
         },
         "models": to_json(cliffs),
     }
-
-
-def _version(package: str) -> str | None:
-    from importlib import metadata
-
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def write_sections(sections: Sequence[Section], directory: Path, *, title: str) -> ReportFiles:

@@ -5,6 +5,7 @@ The audit returns a verdict with advice; it raises no errors.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -243,8 +244,6 @@ def _gaps(uncovered: Sequence[tuple[int, int]]) -> str:
 
 def _duplicates(examples: Iterable[pa.RecordBatch]) -> int:
     """Count examples that repeat a (document, question), ignoring blanks and case."""
-    import hashlib
-
     import numpy as np
 
     digests = bytearray()

@@ -5,36 +5,24 @@ cannot be analysed with the file and the row; logs of other evaluation tools (`l
 belong here: any statistics.
 """
 
-from __future__ import annotations
+# mypy: implicit-reexport
+# ruff: noqa: F401 - what is imported here is what this package offers
 
 from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.columns import stem
 from contextcliff_dagster.score_files.logs.answers import LogOptions, UnusableLogError
 from contextcliff_dagster.score_files.logs.collect import read_log
 from contextcliff_dagster.score_files.logs.members import files_in
-from contextcliff_dagster.score_files.reader import chosen, need_two_lengths, pooled, read_scores
+from contextcliff_dagster.score_files.reader import (
+    chosen,
+    need_two_lengths,
+    pooled,
+    read_scores,
+    read_wide_means,
+)
 from contextcliff_dagster.score_files.records import (
     MeansTable,
     ScoreRecords,
     read_records,
     read_tables,
 )
-from contextcliff_dagster.score_files.wide_means import read_wide_means
-
-__all__ = [
-    "LogOptions",
-    "MeansTable",
-    "ScoreFileError",
-    "ScoreRecords",
-    "UnusableLogError",
-    "chosen",
-    "files_in",
-    "need_two_lengths",
-    "pooled",
-    "read_log",
-    "read_records",
-    "read_scores",
-    "read_tables",
-    "read_wide_means",
-    "stem",
-]

@@ -296,11 +296,7 @@ def loads(content: bytes) -> Any:
 
 
 def json_lines(path: Path, lines: Iterable[bytes]) -> Iterator[Any]:
-    """Yield the JSON value in each non-empty line.
-
-    Raises:
-        ScoreFileError: a line is not JSON.
-    """
+    """Yield the JSON value in each non-empty line. Raises ScoreFileError: a line is not JSON."""
     filled_lines = (line for line in lines if line.strip(b" \t\r\n" + BOM))
     for row, line in enumerate(filled_lines, start=1):
         try:

@@ -245,11 +245,7 @@ def moments(written: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def _measured_lengths(columns: Columns, counted: Lengths | None) -> dict[str, Any]:
-    """Return ``length_tokens``, from the file or counted; if counted, also ``document_id``.
-
-    Raises:
-        ScoreFileError: a length or a text is missing, or there is no column of texts.
-    """
+    """Return ``length_tokens``, from the file or counted; if counted, also ``document_id``."""
     if counted is None:
         return {"length_tokens": lengths(columns)}
     names = [name for name in TEXT_FIELDS if name in columns.arrays]

@@ -5,6 +5,9 @@ looked for. Does not belong here: running a study; a study's methods only hand e
 that it asks for.
 """
 
+# mypy: implicit-reexport
+# ruff: noqa: F401 - what is imported here is what this package offers
+
 from contextcliff_dagster.studies.files import (
     BrokenStudy,
     find_study,
@@ -21,20 +24,3 @@ from contextcliff_dagster.studies.files import (
 )
 from contextcliff_dagster.studies.sections import study_name
 from contextcliff_dagster.studies.study import Study
-
-__all__ = [
-    "BrokenStudy",
-    "Study",
-    "find_study",
-    "hidden_study",
-    "kept_in",
-    "known_study",
-    "load_studies",
-    "load_study",
-    "measures",
-    "own_study",
-    "read_studies",
-    "self_contained",
-    "study_folders",
-    "study_name",
-]

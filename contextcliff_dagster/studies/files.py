@@ -278,11 +278,7 @@ def retire(store: Store, study: str) -> None:
 
 
 def bring_back(store: Store, study: str) -> None:
-    """Remove the mark that retires a study.
-
-    Raises:
-        StudyError: the study is not retired.
-    """
+    """Remove the mark that retires a study. Raises StudyError: the study is not retired."""
     require_study_name(study)
     if not is_retired(store, study):
         raise StudyError(
@@ -388,11 +384,7 @@ def rename_file(path: Path, old: str, new: str) -> Path:
 
 
 def rename_kept(store: Store, old: str, new: str) -> Path:
-    """Rename the store's definition as `rename_file` does, including the files next to it.
-
-    Raises:
-        StudyError, StoreError: see `rename_file`.
-    """
+    """Rename the store's definition and the files next to it; raises as `rename_file`."""
     folder = kept_in(store.root)
     path, target = folder / f"{old}.yaml", folder / f"{new}.yaml"
     study = load_study(path)

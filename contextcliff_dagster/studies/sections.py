@@ -66,6 +66,13 @@ class AssetsSection(Section):
     kinds: tuple[str, ...] = Field(
         default=(), max_length=4, description="Further asset kinds", examples=[["vllm"]]
     )
+    campaigns: int = Field(
+        default=52,
+        ge=1,
+        le=10_000,
+        description="Number of the newest campaigns that are partition keys",
+        examples=[104],
+    )
 
     @field_validator("owners")
     @classmethod

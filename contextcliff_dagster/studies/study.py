@@ -32,16 +32,8 @@ from contextcliff_dagster.inference.requests.recipe import NEUTRAL_WORDINGS, Rec
 from contextcliff_dagster.private_files import make_folder
 from contextcliff_dagster.store import PACKAGE, Store, slug
 from contextcliff_dagster.studies import sections as parts
-from contextcliff_dagster.studies import sections as recurring
 from contextcliff_dagster.studies.experiment_table import check_sections
-from contextcliff_dagster.studies.sections import (
-    STUDY_NAME,
-    AssetsSection,
-    CorpusSection,
-    Section,
-    TrackSection,
-    study_name,
-)
+from contextcliff_dagster.studies.sections import STUDY_NAME, CorpusSection, Section, study_name
 from contextcliff_dagster.user_files import loads, read_file
 
 if TYPE_CHECKING:
@@ -332,11 +324,7 @@ def study_used(store: Store, study: str) -> Iterator[None]:
 
 @contextmanager
 def study_alone(store: Store, study: str) -> Iterator[None]:
-    """Hold ``study`` exclusively within the block.
-
-    Raises:
-        StoreError: a run is using it.
-    """
+    """Hold ``study`` exclusively within the block. Raises StoreError: a run is using it."""
     with _lock(store, study, fcntl.LOCK_EX) as is_locked:
         if not is_locked:
             raise StoreError(
@@ -409,13 +397,13 @@ class Study(Section):
     analysis: parts.AnalysisSection = parts.AnalysisSection()
     latency: parts.LatencySection | None = None
     calls: parts.CallsSection = parts.CallsSection()
-    budget: recurring.BudgetSection = recurring.BudgetSection()
-    regression: recurring.RegressionSection = recurring.RegressionSection()
-    schedule: recurring.ScheduleSection | None = None
-    sentinel: recurring.SentinelSection | None = None
-    alerts: recurring.AlertsSection = recurring.AlertsSection()
-    assets: AssetsSection = AssetsSection()
-    track: TrackSection | None = None
+    budget: parts.BudgetSection = parts.BudgetSection()
+    regression: parts.RegressionSection = parts.RegressionSection()
+    schedule: parts.ScheduleSection | None = None
+    sentinel: parts.SentinelSection | None = None
+    alerts: parts.AlertsSection = parts.AlertsSection()
+    assets: parts.AssetsSection = parts.AssetsSection()
+    track: parts.TrackSection | None = None
 
     _folder: Path = PrivateAttr(default_factory=Path.cwd)  # its file's folder, for relative paths
     _leave: Leave = PrivateAttr(default=Leave())

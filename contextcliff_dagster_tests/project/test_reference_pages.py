@@ -20,8 +20,9 @@ from contextcliff_dagster.inference.models.entry import ModelEntry
 from contextcliff_dagster.studies.experiment_table import experiment_names, load_experiment
 from contextcliff_dagster.studies.study import Study
 from contextcliff_dagster_tests.support.paths import DOCS
-from tools.corpus_options import BENCHMARK, CORPUS_OPTIONS
 from tools.write_reference_pages import (
+    BENCHMARK,
+    CORPUS_OPTIONS,
     PAGES,
     description,
     example,

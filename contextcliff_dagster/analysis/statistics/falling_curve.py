@@ -469,13 +469,9 @@ class FallingCurve:
         least = kept_of(baseline, 1.0 - share, self.documents.chance)
         return self.tail.supported(least, confidence)
 
-    def chance_lost(self, share: float) -> Floats:
-        """Return P(at least ``share`` of the baseline is lost) per cell beyond it (G - B)."""
-        return self.posterior.chance_lost(share)
-
     def first_cell(self, share: float, chance: float) -> int:
         """Return the first cell where P(``share`` is lost) exceeds ``chance``; G if none does."""
-        likely = np.flatnonzero(self.chance_lost(share) > chance)
+        likely = np.flatnonzero(self.posterior.chance_lost(share) > chance)
         return self.cells.baseline_cells + int(likely[0]) if len(likely) else len(self.cells.n)
 
     def drop(self, confidence: float) -> Estimate:

@@ -195,10 +195,8 @@ def agreeing_interval(mean: float, count: int, confidence: float) -> tuple[float
         return 0.0, 1.0 - tail ** (1.0 / count)
     if mean >= 1.0 - 1e-12:
         return tail ** (1.0 / count), 1.0
-    z2 = chi_square_quantile(confidence)
-    middle = (mean + z2 / (2 * count)) / (1 + z2 / count)
-    half = np.sqrt(z2 * (mean * (1 - mean) / count + z2 / (4 * count**2))) / (1 + z2 / count)
-    return max(0.0, float(middle - half)), min(1.0, float(middle + half))
+    low, high = wilson_limits(mean, count, chi_square_quantile(confidence) ** 0.5)
+    return max(0.0, low), min(1.0, high)
 
 
 def ratio_interval(
@@ -397,34 +395,6 @@ _LEAST, _MOST = 1e-3, 1.0 - 1e-3
 
 
 def loss_lengths(
-    length_tokens: Ints, n: Floats, s: Floats, weights: Floats, tolerance: float, chance: float
-) -> Floats:
-    """Return the log length at which each resample's best curve falls by ``tolerance``.
-
-    Args:
-        length_tokens: lengths of the documents, ascending (D).
-        n, s: examples and summed scores per document (D).
-        weights: count of each document in each resample (D, B).
-        chance: mean score of guessing; losses are measured above it.
-
-    Returns:
-        (B,), ``inf`` if the curve does not fall that far within the measured lengths.
-    """
-    return _fitted_places(length_tokens, n, s, weights, tolerance, chance)
-
-
-def half_drop_lengths(
-    length_tokens: Ints, n: Floats, s: Floats, weights: Floats, chance: float
-) -> Floats:
-    """Return the log length of half the drop of each resample's best curve, which is its centre c.
-
-    Returns:
-        (B,), ``inf`` if the curve does not drop, or its centre lies beyond the longest document.
-    """
-    return _fitted_places(length_tokens, n, s, weights, None, chance)
-
-
-def _fitted_places(
     length_tokens: Ints,
     n: Floats,
     s: Floats,
@@ -432,7 +402,18 @@ def _fitted_places(
     tolerance: float | None,
     chance: float,
 ) -> Floats:
-    """Return the place of the likeliest member of `_family` for each resample (B,)."""
+    """Return the log length at which each resample's best curve falls by ``tolerance``.
+
+    Args:
+        length_tokens: lengths of the documents, ascending (D).
+        n, s: examples and summed scores per document (D).
+        weights: count of each document in each resample (D, B).
+        tolerance: None for half the drop of each curve, which is at its centre c.
+        chance: mean score of guessing; losses are measured above it.
+
+    Returns:
+        (B,), ``inf`` if the curve does not fall that far within the measured lengths.
+    """
     cell = _cells(length_tokens, n)
     count = int(cell[-1]) + 1
     first = np.searchsorted(cell, np.arange(count))

@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 
 from contextcliff_dagster.analysis.records import AnalysisSettings, Documents
+from contextcliff_dagster.analysis.statistics.intervals import rank_groups
 from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 _MAX_UNITS = 400
@@ -149,9 +150,7 @@ def _steps(n: Floats, s: Floats, cut: Ints) -> Floats:
 def _merge(documents: Documents) -> _Units:
     """Merge neighbouring documents into about 400 units; few distinct lengths stay apart."""
     lengths, n = documents.length_tokens, documents.n
-    key = ((np.cumsum(n) - 0.5 * n) / n.sum() * _MAX_UNITS).astype(np.int64)
-    if len(n) <= _MAX_UNITS:
-        key = np.arange(len(n))
+    key = rank_groups(n, _MAX_UNITS) if len(n) > _MAX_UNITS else np.arange(len(n))
     change = np.diff(key) > 0
     if len(np.unique(lengths)) <= _KEEP_TIES_UP_TO:
         change |= np.diff(lengths) > 0

@@ -103,16 +103,11 @@ def _watched(study: str) -> tuple[Store, Study, Baseline]:
 
 def _judged(study: Study, store: Store, campaign: str) -> Regression:
     """Compare a campaign with the baseline, and list changes in its models."""
-    from contextcliff_dagster.experiments.common.preparation import load_frozen
-    from contextcliff_dagster.experiments.common.study_run import open_ledger
-    from contextcliff_dagster.experiments.length_profile.regression import (
-        judge_regression,
-        with_changes,
-    )
+    from contextcliff_dagster.experiments.common.study_run import StudyRun
+    from contextcliff_dagster.experiments.length_profile.regression import regression_of
 
-    regression = judge_regression(study, store, load_frozen(study, store), campaign)
-    with open_ledger(store) as ledger:
-        return with_changes(regression, study, ledger)
+    with StudyRun.open(study, store, campaign) as run:
+        return regression_of(run)
 
 
 def end_with(regression: Regression, *, as_json: bool, page: Path | None = None) -> None:

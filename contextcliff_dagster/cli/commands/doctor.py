@@ -79,10 +79,10 @@ def _installed() -> list[Finding]:
 
     python, ours = platform.python_version(), version("contextcliff-dagster") or "not installed"
     findings = [Finding("contextcliff", "ok", f"{ours}, {PACKAGE}")]
-    if (3, 11) <= sys.version_info[:2] <= (3, 13):
+    if (3, 11) <= sys.version_info[:2] <= (3, 14):
         findings.append(Finding("python", "ok", python))
     else:
-        advice = f"{python} is not supported: use 3.11, 3.12 or 3.13"
+        advice = f"{python} is not supported: use 3.11 to 3.14"
         findings.append(Finding("python", "fault", advice))
     for name in ("dagster", "dagster-webserver", "aiohttp", "tiktoken"):
         found = version(name)

@@ -95,11 +95,7 @@ def gallery(paths: tuple[Path, ...], output: Path, with_answers: bool, as_json: 
 
 
 def _archives(paths: Sequence[Path]) -> list[Path]:
-    """Return the exported files that ``paths`` name or contain, without duplicates.
-
-    Raises:
-        StoreError: a path does not exist or is not an exported file, or no file was found.
-    """
+    """Return the exported files that ``paths`` name or contain, without duplicates."""
     from contextcliff_dagster.run.study import is_archive
 
     archives: list[Path] = []
@@ -193,11 +189,7 @@ def card(model: str, study: str | None, campaign: str | None, out: Path, as_json
 
 
 def _measured_as(model: str, store: Store, study: str | None, campaign: str | None) -> Ref:
-    """Return the measurement of ``model`` in ``study``, or in the only study that has one.
-
-    Raises:
-        StudyError: no study has measured the model, or several have.
-    """
+    """Return the measurement of ``model`` in ``study``, or in the only study that has one."""
     from contextcliff_dagster.cli.commands.compare import resolve
     from contextcliff_dagster.cli.study_selection import profiled_campaigns
     from contextcliff_dagster.studies import read_studies

@@ -241,11 +241,7 @@ def _name_of(study: str) -> str:
 
 
 def _agree(plan: PrunePlan, *, yes: bool) -> None:
-    """Ask for confirmation before removing anything.
-
-    Raises:
-        StoreError: the user declined, or there is no terminal to ask on.
-    """
+    """Ask for confirmation before removing anything."""
     if yes:
         return
     what = f"study {plan.study}, {named('campaign', plan.campaigns)}"

@@ -156,31 +156,11 @@ def campaign() -> None:
 @common_options
 def campaign_new(study: str, name: str | None, as_json: bool) -> None:
     """Start a campaign: the next `profile` of STUDY measures everything again."""
-    from contextcliff_dagster.contracts import StudyError
-    from contextcliff_dagster.inference.ledger.campaigns import (
-        check_campaign_name,
-        ensure_campaign,
-        list_campaigns,
-        new_campaign,
-    )
-    from contextcliff_dagster.inference.ledger.ledger import Ledger
+    from contextcliff_dagster.experiments.common.study_run import begin_campaign
     from contextcliff_dagster.studies import find_study
-    from contextcliff_dagster.studies.study import study_used
 
-    store = Store.default()
     chosen = find_study(study).name
-    if name is not None:
-        check_campaign_name(name)
-    with study_used(store, chosen), Ledger.open(store.ledger) as ledger:
-        if name is None:
-            name = new_campaign(ledger, chosen)
-        elif name in [c.name for c in list_campaigns(ledger, chosen)]:
-            raise StudyError(
-                f"Study {chosen!r} already has a campaign {name!r}; continue it with "
-                f"`contextcliff profile {chosen} --campaign {name}`, or choose another name."
-            )
-        else:
-            ensure_campaign(ledger, chosen, name)
+    name = begin_campaign(Store.default(), chosen, name)
     text = f"Campaign {name} of study {chosen} begins with `contextcliff profile {chosen}`."
     print_either({"study": chosen, "campaign": name}, text, as_json=as_json)
 

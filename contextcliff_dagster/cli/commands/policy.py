@@ -151,12 +151,7 @@ def _policies(
     expires: int | date,
     allow_baseline: bool,
 ) -> list[SafeContext]:
-    """Return one policy for each model that has a cap.
-
-    Raises:
-        PolicyError: no model has a cap, or a named model has none or is not profiled.
-        StoreError: a profile cannot be read.
-    """
+    """Return one policy for each model that has a cap."""
     from contextcliff_dagster.experiments.common.preparation import load_frozen
     from contextcliff_dagster.experiments.common.records import read_records
     from contextcliff_dagster.experiments.length_profile.profile_files import (
@@ -202,9 +197,7 @@ def _policies(
 
 @click.command()
 @click.argument("policy_file", metavar="FILE", type=click.Path(path_type=Path))
-@click.option(
-    "--tokens", type=click.IntRange(0, MOST_TOKENS), metavar="N", help="Tokens of the document."
-)
+@count_option("--tokens", 0, MOST_TOKENS, "Tokens of the document.")
 @click.option(
     "--file",
     "document",

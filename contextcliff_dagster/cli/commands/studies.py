@@ -98,16 +98,18 @@ def studies_rename(old: str, new: str, dry_run: bool, as_json: bool) -> None:
         text = f"Nothing is changed. The rename would cover: {_changes(plan)}"
     else:
         plan = rename_study(store, old, new, tables=experiment_tables())
-        text = f"Study {old} is now {new}: {_changes(plan)}\n{_afterwards(plan)}"
+        text = (
+            f"Study {old} is now {new}: {_changes(plan)}\nNo call is made again: `contextcliff "
+            f"report {new}` writes its report under the new name. Dagster keeps the history of "
+            f"{old}/... under those keys; once the code location is reloaded the assets of "
+            f"{new}/... start with no history, and their schedules and sensors are off. "
+            "Materialize `database` to update its tables."
+        )
     print_either({**asdict(plan), "dry_run": dry_run}, text, as_json=as_json)
 
 
 def _refuse_during_runs(store: Store, study: str) -> None:
-    """Refuse to rename a study during a Dagster run, which may hold no lock between steps.
-
-    Raises:
-        StoreError: a run of the study has not finished.
-    """
+    """Refuse to rename a study during a Dagster run, which may hold no lock between steps."""
     from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, dagster_home, open_instance
 
     if not dagster_home(store).is_dir():
@@ -136,12 +138,3 @@ def _changes(plan: RenamePlan) -> str:
     ]
     begun = " (begun before, finished now)" if plan.resumed else ""
     return f"{', '.join(parts)}{begun}."
-
-
-def _afterwards(plan: RenamePlan) -> str:
-    return (
-        f"No call is made again: `contextcliff report {plan.new}` writes its report under the new "
-        f"name. Dagster keeps the history of {plan.old}/... under those keys; once the code "
-        f"location is reloaded the assets of {plan.new}/... start with no history, and their "
-        "schedules and sensors are off. Materialize `database` to update its tables."
-    )

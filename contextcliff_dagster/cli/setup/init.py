@@ -221,11 +221,7 @@ def _relative(path: str, home: Path) -> str:
 
 
 def _documents(study: Study, *, tell: bool = True) -> int | None:
-    """Count a folder's documents, reading only some PDF files; return None for other corpora.
-
-    Raises:
-        CorpusError: there are too few documents, or too few with text.
-    """
+    """Count a folder's documents, reading only some PDF files; return None for other corpora."""
     from contextcliff_dagster.corpora.folder import FolderCorpus
 
     if study.corpus.kind != "folder":

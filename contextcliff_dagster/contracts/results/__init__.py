@@ -5,6 +5,9 @@ file locations (``store``) and computation. ``make schemas`` writes the JSON Sch
 ``schemas/`` from ``RESULT_FILES``.
 """
 
+# mypy: implicit-reexport
+# ruff: noqa: F401 - what is imported here is what this package offers
+
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -19,19 +22,6 @@ from contextcliff_dagster.contracts.results.json_form import (
     to_json,
 )
 from contextcliff_dagster.contracts.results.metrics import Metrics
-
-__all__ = [
-    "RESULT_FILES",
-    "Cliffs",
-    "Comparison",
-    "Metrics",
-    "NewerResultError",
-    "ResultError",
-    "ResultFile",
-    "from_json",
-    "json_schema",
-    "to_json",
-]
 
 
 class ResultFile(NamedTuple):

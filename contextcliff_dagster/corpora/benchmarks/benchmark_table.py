@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from contextcliff_dagster.corpora.benchmarks.babilong import BabiLongCorpus
 from contextcliff_dagster.corpora.benchmarks.corpus import BenchmarkCorpus
-from contextcliff_dagster.corpora.benchmarks.hotpotqa import HotpotQACorpus, TwoWikiCorpus
+from contextcliff_dagster.corpora.benchmarks.hotpotqa import (
+    HotpotQACorpus,
+    MuSiQueCorpus,
+    TwoWikiCorpus,
+)
 from contextcliff_dagster.corpora.benchmarks.leval import LEvalCorpus
 from contextcliff_dagster.corpora.benchmarks.longbench import (
     LongBenchCorpus,
     LongBenchProCorpus,
     LongBenchV2Corpus,
 )
-from contextcliff_dagster.corpora.benchmarks.musique import MuSiQueCorpus
 from contextcliff_dagster.corpora.benchmarks.narrativeqa import NarrativeQACorpus
 from contextcliff_dagster.corpora.benchmarks.qasper import QasperCorpus
 from contextcliff_dagster.corpora.benchmarks.quality import QualityCorpus

@@ -139,10 +139,8 @@ class BenchmarkCorpus(StreamedCorpus):
     def entries(self) -> Iterator[Entry]:
         """Yield the questions of the chosen tasks; in a folder, skip tasks with disallowed lengths.
 
-        Raises:
-            CorpusError: a record cannot be used, with file and place; a named task, or every task,
-                has manufactured lengths that are not allowed; or there is no question. If a file
-                looks like another benchmark's, the message says so instead.
+        Errors include a named task, or only tasks, with such lengths. If a file looks like another
+        benchmark's, the message says so instead.
         """
         try:
             yield from self._entries()

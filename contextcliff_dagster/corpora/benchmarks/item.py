@@ -27,11 +27,7 @@ class Item:
         return self.value.get(key) is not None
 
     def text(self, key: str) -> str:
-        """Return the field's text.
-
-        Raises:
-            CorpusError: it is missing, not text, or blank.
-        """
+        """Return the field's text. Raises CorpusError: it is missing, not text, or blank."""
         value = self._field(key)
         if not isinstance(value, str) or not value.strip():
             raise self.error(f"{key!r} is not text, or is empty")

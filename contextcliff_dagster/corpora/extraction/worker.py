@@ -1,6 +1,6 @@
 """The process that reads files, one after another, under limits that the kernel enforces.
 
-Started by `worker_process.WorkerProcess` with an interpreter of its own, and given one path at a
+Started by `pool.WorkerProcess` with an interpreter of its own, and given one path at a
 time on stdin, as a line of hexadecimal digits; answers go to stdout. It dies with its parent, even
 in the middle of a parser that holds the interpreter's lock, and even if the parent was killed.
 """

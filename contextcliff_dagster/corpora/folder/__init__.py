@@ -6,6 +6,4 @@ text itself (``verbatim_recall.py``), and the corpus (``corpus.py``). Extracting
 belongs in ``corpora/extraction``.
 """
 
-from contextcliff_dagster.corpora.folder.corpus import FolderCorpus
-
-__all__ = ["FolderCorpus"]
+from contextcliff_dagster.corpora.folder.corpus import FolderCorpus as FolderCorpus

@@ -131,11 +131,7 @@ class FolderCorpus(StreamedCorpus):
         return [asdict(fate) | {"notes": "; ".join(fate.notes)} for fate in self._fates]
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the questions about every document.
-
-        Raises CorpusError, with file and line, if a question names no known document or cannot be
-        used, or if no document yields a question.
-        """
+        """Yield the questions about every document; those of a table name known ones."""
         files, rows_by_file, fates = self._to_read()
         lost, first, n_used = Counter[str](), dict[str, str](), 0
         results = extract_all((file.path for file in files), self._limits)
@@ -166,7 +162,7 @@ class FolderCorpus(StreamedCorpus):
         """Count the files that would be read, whatever they contain.
 
         Raises:
-            CorpusError: see :meth:`entries`, for the table of questions.
+            CorpusError: the table of questions cannot be used.
         """
         return len(self._to_read()[0])
 
@@ -174,7 +170,7 @@ class FolderCorpus(StreamedCorpus):
         """Return which of the ``most`` smallest PDF files hold no text, and how many were read.
 
         Raises:
-            CorpusError: see :meth:`entries`, for the table of questions.
+            CorpusError: the table of questions cannot be used.
         """
         files = [file for file in self._to_read()[0] if file.path.suffix.lower() == ".pdf"]
         files = sorted(files, key=lambda file: file.path.stat().st_size)[:most]

@@ -5,8 +5,6 @@ and the choice among them (``questions.py``), and the corpus itself (``corpus.py
 never imported or executed, nor sent anywhere.
 """
 
-from __future__ import annotations
-
-from contextcliff_dagster.corpora.python_source.corpus import PythonSourceCorpus
-
-__all__ = ["PythonSourceCorpus"]
+from contextcliff_dagster.corpora.python_source.corpus import (
+    PythonSourceCorpus as PythonSourceCorpus,
+)

@@ -36,11 +36,7 @@ from contextcliff_dagster.corpora.python_source.files import (
     installed_roots,
     read_bytes,
 )
-from contextcliff_dagster.corpora.python_source.questions import (
-    KINDS,
-    Question,
-    choose_questions,
-)
+from contextcliff_dagster.corpora.python_source.questions import KINDS, Question, choose_questions
 
 ROOTS = ("stdlib", "site-packages")
 _PYTHON = f"{platform.python_implementation()} {platform.python_version()}"
@@ -105,10 +101,7 @@ class PythonSourceCorpus(StreamedCorpus):
         return options_hash(self.name, options, content.hexdigest())
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the questions about every file.
-
-        Raises CorpusError if no file yields a question.
-        """
+        """Yield the questions about every file."""
         skipped: Counter[str] = Counter()
         texts: set[str] = set()
         read = 0
@@ -148,11 +141,7 @@ class PythonSourceCorpus(StreamedCorpus):
         return read_bytes(file.path, self._limits["min_bytes"], self._limits["max_bytes"])
 
     def _entries_of(self, file: SourceFile, seen: set[str]) -> list[Entry]:
-        """Return the questions about the file; its document is added to ``seen``.
-
-        Raises:
-            SkippedFileError: the file is left out.
-        """
+        """Return the questions about the file; its document is added to ``seen``."""
         text = decoded(self._bytes(file))
         identity = document_id(text)
         if identity in seen:

@@ -7,6 +7,7 @@ import io
 import math
 import os
 import re
+import sysconfig
 import tokenize
 import warnings
 from bisect import bisect_right
@@ -64,8 +65,6 @@ class SourceFile(NamedTuple):
 
 def installed_roots(label: str) -> list[Root]:
     """Return those folders of the interpreter's ``stdlib`` or ``site-packages`` that exist."""
-    import sysconfig
-
     paths = sysconfig.get_paths()
     names = ("stdlib",) if label == "stdlib" else ("purelib", "platlib")
     folders = dict.fromkeys(Path(paths[name]).resolve() for name in names if name in paths)

@@ -202,11 +202,7 @@ class _Plain(ast.NodeTransformer):
 
 
 def _listed(text: str, place: str) -> Any:
-    """Return the list or SQuAD's object in ``text``; None for another object or a bare value.
-
-    Raises:
-        CorpusError: it is neither JSON nor a Python literal.
-    """
+    """Return the list or SQuAD's object in ``text``; None for another object or a bare value."""
     try:
         try:
             value = json.loads(text)

@@ -131,9 +131,6 @@ def _folder() -> Path:
     users, or for containers that share devices).
 
     It is not below TMPDIR, which differs between the processes of one user.
-
-    Raises:
-        EngineError: the folder cannot be made, or another user owns it.
     """
     chosen = os.environ.get(FOLDER_VARIABLE)
     folder = Path(chosen) if chosen else Path("/tmp") / f"contextcliff-leases-{os.getuid()}"

@@ -142,11 +142,7 @@ async def ask(engine: Engine, prompt: Prompt, decoding: Decoding) -> Answer:
 
 
 def _joined_pairs(text: str, finish_reason: str | None) -> str:
-    """Return ``text`` with surrogate pairs joined, without a half pair left by the output limit.
-
-    Raises:
-        TransportError: it has other halves of pairs, which no model writes.
-    """
+    """Return ``text`` with surrogate pairs joined, without a half pair left by the output limit."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -317,11 +313,7 @@ async def try_model(entry: ModelEntry, within_s: float, decoding: Decoding | Non
 async def ask_prompts(
     entry: ModelEntry, prompts: Sequence[Prompt], max_output_tokens: int, within_s: float
 ) -> list[Answer]:
-    """Return the answers of ``entry`` to a few prompts, sent one after another.
-
-    Raises:
-        EngineError: as `try_model`.
-    """
+    """Return the answers of ``entry`` to a few prompts, one by one; raises as `try_model`."""
     decoding = Decoding(max_output_tokens)
     async with _started(entry, within_s) as engine:
         return [await retry(partial(ask, engine, p, decoding), QUESTIONS) for p in prompts]
@@ -355,11 +347,7 @@ class Served:
 
 
 async def ask_server(entry: ModelEntry, within_s: float) -> Served:
-    """Ask the server of ``entry`` for its models, window and token counting.
-
-    Raises:
-        EngineError: as `try_model`.
-    """
+    """Ask the server of ``entry`` for models, window and token counting; raises as `try_model`."""
     from contextcliff_dagster.inference.engines.openai.local_servers import listed_ids
     from contextcliff_dagster.inference.engines.openai.wire_format import KNOW_MIN_P
 

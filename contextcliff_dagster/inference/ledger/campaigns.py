@@ -74,16 +74,18 @@ def check_campaign_name(name: str) -> None:
     """Raise an error for names that are awkward in folders, shells or run tags.
 
     Raises:
-        StudyError: not 1-60 letters, digits, ``.``, ``_``, ``-``, or starts with a sign.
+        StudyError: not 1-60 letters, digits, ``.``, ``_``, ``-``, or starts with a sign, or has
+            ``...``, which separates two keys where Dagster names a range.
     """
     if name.startswith(SENTINEL):
         raise StudyError(
             f"{name!r} is reserved for sentinels (`profile --sentinel`); choose another."
         )
-    if _NAME.fullmatch(name) is None:
+    if _NAME.fullmatch(name) is None or "..." in name:
         raise StudyError(
             f"{name!r} is not a campaign name; use up to 60 letters, digits, '.', '_' and '-', "
-            "starting with a letter or digit, for instance 2026-11-21-new-weights."
+            "starting with a letter or digit and without '...', for instance "
+            "2026-11-21-new-weights."
         )
 
 

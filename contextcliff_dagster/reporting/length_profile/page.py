@@ -198,43 +198,25 @@ def reading_section(results: Sequence[Cliffs]) -> Section:
 
 def support_sections(result: Cliffs) -> list[Section]:
     """Return the section on the cap: reason, assumptions, and the midpoint of the drop."""
-    cap = sentence(result.safe_cap_reason)
     lines = (
-        cap,
+        sentence(result.safe_cap_reason),
         looks_sentence(result),
         assumption_sentence(result),
         half_drop_sentence(result),
     )
-    return _section("The cap", Lines([text for text in lines if text]))
+    return [Section("The cap", [Lines([text for text in lines if text])], 3)]
 
 
-def cause_sections(result: Cliffs) -> list[Section]:
-    """Return the section on whether other questions explain the drop; empty if not assessed."""
-    return _section("Length or other questions", *_paragraphs(confounds_sentence(result)))
+def _saying(
+    title: str, *sentences: Callable[[Cliffs], str | None]
+) -> Callable[[Cliffs], list[Section]]:
+    """Return a function that makes a section of ``sentences``, or none if a result has none."""
 
+    def sections(result: Cliffs) -> list[Section]:
+        texts = [Paragraph(text) for make in sentences if (text := make(result))]
+        return [Section(title, texts, 3)] if texts else []
 
-def work_sections(result: Cliffs) -> list[Section]:
-    """Return the section on the kind of work; empty unless the cap applies only to copying."""
-    return _section("Kind of work", *_paragraphs(copies_sentence(result)))
-
-
-def need_sections(result: Cliffs) -> list[Section]:
-    """Return the section on the examples a verdict or longer cap needs; empty if not computed."""
-    return _section("Examples needed", *_paragraphs(certify_sentence(result)))
-
-
-def latency_sections(result: Cliffs) -> list[Section]:
-    """Return the section on latency limits; empty if no latency was tested."""
-    limits = _paragraphs(latency_limit_sentence(result), joint_cap_sentence(result))
-    return _section("Limits by latency", *limits)
-
-
-def _paragraphs(*texts: str | None) -> list[Paragraph]:
-    return [Paragraph(text) for text in texts if text]
-
-
-def _section(title: str, *blocks: Block) -> list[Section]:
-    return [Section(title, blocks, 3)] if blocks else []
+    return sections
 
 
 MOST_WARNINGS = 15
@@ -434,7 +416,7 @@ class Part(NamedTuple):
 
 
 PARTS = (
-    Part(CAUSE, cause_sections),
+    Part(CAUSE, _saying("Length or other questions", confounds_sentence)),
     Part(
         CAUSE,
         question_sections,
@@ -455,7 +437,7 @@ PARTS = (
             plot_sensitivity,
         ),
     ),
-    Part(ANSWERS, work_sections),
+    Part(ANSWERS, _saying("Kind of work", copies_sentence)),
     Part(ANSWERS, failure_sections),
     Part(
         ATTENTION,
@@ -466,9 +448,12 @@ PARTS = (
             plot_attention,
         ),
     ),
-    Part(MORE_DATA, need_sections),
+    Part(MORE_DATA, _saying("Examples needed", certify_sentence)),
     Part(MORE_DATA, more_data_sections),
-    Part(DEFINITIONS, latency_sections),
+    Part(
+        DEFINITIONS,
+        _saying("Limits by latency", latency_limit_sentence, joint_cap_sentence),
+    ),
     Part(DEFINITIONS, slowdown_sections),
     Part(DEFINITIONS, rule_sections),
     Part(DEFINITIONS, definition_sections),

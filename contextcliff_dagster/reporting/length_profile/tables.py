@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from contextcliff_dagster.analysis.latency import (
-    KINDS,
-    KNOWN_WITHIN,
-    WORTH_A_WARNING,
-    WORTH_MS,
-)
+from contextcliff_dagster.analysis.latency import KINDS, KNOWN_WITHIN, WORTH_A_WARNING, WORTH_MS
 from contextcliff_dagster.contracts import UNSCORED_TAGS, Verdict
 from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.reporting.sections import (

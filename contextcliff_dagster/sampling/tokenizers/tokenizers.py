@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
-from contextcliff_dagster.contracts import StudyError, pip_install
+from contextcliff_dagster.contracts import StudyError, package_version, pip_install
 from contextcliff_dagster.freed_memory import return_freed_memory
 from contextcliff_dagster.sampling.tokenizers.server import CHECK_TEXTS, ServerTokenizer, whole
 from contextcliff_dagster.user_files import loads, read_file
@@ -680,6 +680,5 @@ def _untruncated(tokenizer: Any) -> Any:
 
 
 def _versioned(package: str) -> str:
-    with suppress(metadata.PackageNotFoundError):
-        return f"{package} {metadata.version(package)}"
-    return package
+    version = package_version(package)
+    return f"{package} {version}" if version else package

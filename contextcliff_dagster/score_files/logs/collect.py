@@ -22,12 +22,7 @@ from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.contracts.arrays import Floats
 from contextcliff_dagster.contracts.results.json_form import LengthUnit
 from contextcliff_dagster.score_files.columns import BOM, opened
-from contextcliff_dagster.score_files.logs import (
-    helm,
-    inspect_ai,
-    opencompass,
-    row_formats,
-)
+from contextcliff_dagster.score_files.logs import helm, inspect_ai, opencompass, row_formats
 from contextcliff_dagster.score_files.logs.answers import (
     Answer,
     Lengths,

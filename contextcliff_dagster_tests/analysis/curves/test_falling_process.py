@@ -109,7 +109,7 @@ SCORES = st.lists(st.sampled_from([0.0, 0.25, 1.0]), min_size=30, max_size=80).m
 @given(SCORES, st.sampled_from([1, 3]))
 def test_chances_grow_with_length_and_shrink_with_the_share(scores: Floats, questions: int) -> None:
     curve = fit_falling_curve(sample(scores, questions), 0.15)
-    chances = np.array([curve.chance_lost(share) for share in TOLERANCES])
+    chances = np.array([curve.posterior.chance_lost(share) for share in TOLERANCES])
     assert ((chances >= -1e-9) & (chances <= 1.0 + 1e-9)).all()
     assert (np.diff(chances, axis=1) >= -1e-6).all()
     assert (np.diff(chances, axis=0) <= 1e-9).all()

@@ -21,7 +21,6 @@ from contextcliff_dagster.corpora.extraction import (
     extract_all,
     extractor_version,
     pool,
-    worker_process,
 )
 from contextcliff_dagster_tests.support.child_processes import (
     alive,
@@ -55,8 +54,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock by which files are waited for."""
     clock = Clock()
-    for module in (pool, worker_process):
-        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(pool, "time", clock)
     return clock
 
 
@@ -132,7 +130,7 @@ def test_a_worker_that_is_killed_costs_the_file_it_held(tmp_path: Path, endless:
 def test_workers_that_are_killed_as_they_start_cost_no_more_than_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_process, "_PROGRAM", "import os; os.kill(os.getpid(), 9)")
+    monkeypatch.setattr(pool, "_PROGRAM", "import os; os.kill(os.getpid(), 9)")
     reason = "had its reader killed from outside, perhaps because memory ran out"
     paths = texts(tmp_path, 3)
     assert list(extract_all(paths)) == [Unusable(path, reason) for path in paths]
@@ -201,7 +199,7 @@ def test_a_file_that_needs_too_much_memory_is_given_up(tmp_path: Path) -> None:
 def test_memory_is_watched_where_the_system_does_not_limit_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_process, "LIMITS_ADDRESS_SPACE", False)
+    monkeypatch.setattr(pool, "LIMITS_ADDRESS_SPACE", False)
     path = tmp_path / "large.pdf"
     stream = b"BT /F 12 Tf 50 700 Td " + b"(Hello there) Tj " * 1_000_000 + b"ET"
     path.write_bytes(made.pdf_of_stream(stream, packed=True))
@@ -217,9 +215,9 @@ def test_what_a_worker_was_left_with_by_others_is_not_held_against_a_file(
         "seen = itertools.count(); read = worker.read_file; worker.read_file = lambda *a: "
         "os.abort() if next(seen) else read(*a); worker.main()"
     )
-    program = worker_process._PROGRAM
+    program = pool._PROGRAM
     start = program[: program.index("from contextcliff")]
-    monkeypatch.setattr(worker_process, "_PROGRAM", start + dying)
+    monkeypatch.setattr(pool, "_PROGRAM", start + dying)
     results = list(extract_all(texts(tmp_path, 6), Limits(workers=1)))
     assert all(isinstance(result, Extracted) for result in results)
 
@@ -232,9 +230,9 @@ def test_a_worker_that_talks_nonsense_is_ended(
         "worker.write_message = lambda to, *a, write=worker.write_message: "
         "write(to, *a) if 'ready' in a[0] else os.write(to, b'x' * 50); worker.main()"
     )
-    program = worker_process._PROGRAM
+    program = pool._PROGRAM
     start = program[: program.index("from contextcliff")]
-    monkeypatch.setattr(worker_process, "_PROGRAM", start + nonsense)
+    monkeypatch.setattr(pool, "_PROGRAM", start + nonsense)
     results = list(extract_all(texts(tmp_path, 2)))
     assert [r.reason for r in results if isinstance(r, Unusable)] == [
         "wrecked its reader's memory"
@@ -306,7 +304,7 @@ def test_it_works_from_another_thread_and_with_paths_of_any_kind(
 def test_workers_that_cannot_start_are_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_process, "_PROGRAM", "import nothing_of_this_name")
+    monkeypatch.setattr(pool, "_PROGRAM", "import nothing_of_this_name")
     with pytest.raises(CorpusError, match=r"ModuleNotFoundError.*nothing_of_this_name.*reinstall"):
         list(extract_all(texts(tmp_path, 1)))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))

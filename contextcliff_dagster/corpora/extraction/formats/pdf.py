@@ -243,8 +243,6 @@ def _map_errors(words: Any) -> list[int]:
 @cache
 def _map_error() -> Any:
     # Called once per character: with the usual prototype, the call took two thirds of all time.
-    import pypdfium2.raw as pdfium
-
     place = ctypes.cast(pdfium.FPDFText_HasUnicodeMapError, ctypes.c_void_p).value or 0
     return ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)(place)
 

@@ -14,6 +14,8 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
+import orjson
+
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import (
     UNKNOWN_FINISH,
@@ -37,6 +39,7 @@ from contextcliff_dagster.inference.engines.openai.wire_format import (
     ServerCount,
     counting_way,
     find_server_count,
+    objects_in,
     read_delta,
     read_embeddings,
     read_error,
@@ -181,8 +184,7 @@ class OpenAIEngine:
             return []
         if reply.status != 200:
             raise self._errors.sort(StatusError(reply))
-        data = reply.json().get("data")
-        return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
+        return objects_in(reply.json().get("data"))
 
     def identity(self) -> Identity:
         """Return the fields that the entry declares and the server reports."""
@@ -220,8 +222,6 @@ class OpenAIEngine:
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
         """Return vectors from /embeddings in one request; the server decides whether it fits."""
-        import orjson
-
         assert self._endpoint is not None, "start() comes first"
         if not texts:
             raise ValueError("there is no text to embed")

@@ -29,6 +29,7 @@ from contextcliff_dagster.inference.engines.openai.http_client import (
     Reply,
 )
 from contextcliff_dagster.inference.engines.openai.server_detection import Probes, detect
+from contextcliff_dagster.inference.engines.openai.wire_format import objects_in
 from contextcliff_dagster.inference.models.entry import request_headers
 from contextcliff_dagster.inference.models.models_file import PRESETS, ModelEntry
 from contextcliff_dagster.redaction import public_url, redact
@@ -140,10 +141,10 @@ async def loaded_window(probes: Probes, model_id: str) -> int | None:
     Both load a model with a window of their own choice, usually smaller than the model's.
     """
     with suppress(TransportError, RejectedError, EngineError):
-        for item in _items(await probes.ask("/api/ps"), "models"):
+        for item in objects_in((await probes.ask("/api/ps")).get("models")):
             if model_id in _ollama_names(item):
                 return token_count(item.get("context_length")) or None
-        for item in _items(await probes.ask("/api/v0/models"), "data"):
+        for item in objects_in((await probes.ask("/api/v0/models")).get("data")):
             if item.get("id") == model_id:
                 return token_count(item.get("loaded_context_length")) or None
     return None
@@ -191,13 +192,8 @@ async def _kind(probes: Probes, listed: Sequence[Mapping[str, Any]]) -> str | No
         if dialect.name in PRESETS:
             return dialect.name
     with suppress(TransportError, RejectedError, EngineError):
-        items = _items(await probes.ask("/api/v0/models"), "data")
+        items = objects_in((await probes.ask("/api/v0/models")).get("data"))
         if any("compatibility_type" in item for item in items):
             return "lmstudio"
     reply = await probes.endpoint.ask("/", within_s=SECONDS, under_v1=False)
     return "ollama" if reply.data.strip() == b"Ollama is running" else None
-
-
-def _items(answer: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    items = answer.get(key)
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []

@@ -143,8 +143,9 @@ def read_delta(chunk: dict[str, Any], within_ms: float = math.inf) -> Delta | No
     """
     text = reasoning = ""
     finish_reason = instead = None
-    choices = chunk.get("choices")
-    if isinstance(choices, list) and (choice := _first_choice(choices)):
+    choices: Any = chunk.get("choices")
+    # The first valid choice, whatever its number: some servers begin with 1.
+    if choice := next(iter(objects_in(choices)), None):
         if (finish_reason := choice.get("finish_reason")) is not None:
             finish_reason = _finish_reason(finish_reason)
         piece = choice.get("delta") or choice.get("message")  # the latter in whole answers
@@ -154,7 +155,7 @@ def read_delta(chunk: dict[str, Any], within_ms: float = math.inf) -> Delta | No
                 if isinstance(thinking := piece.get(name), str) and thinking:
                     reasoning = thinking
             for name in _THOUGHT_PARTS:
-                reasoning = reasoning or "".join(map(_thought, _parts(piece.get(name))))
+                reasoning = reasoning or "".join(map(_thought, objects_in(piece.get(name))))
             instead = _substitute(piece)
         else:
             text, _ = _texts(choice.get("text"))
@@ -181,7 +182,7 @@ def _texts(content: Any) -> tuple[str, str]:
     if content is not None and not isinstance(content, list):
         kind = type(content).__name__
         raise TransportError("damaged", f"the answer's text was a {kind}", maybe_paid=True)
-    parts = _parts(content)
+    parts = objects_in(content)
     thoughts = [_thought(part) for part in parts]
     answer = [part for part, thought in zip(parts, thoughts, strict=True) if not thought]
     return _text_of(answer), "".join(thoughts)
@@ -192,12 +193,7 @@ def _thought(part: dict[str, Any]) -> str:
     kind, inner = part.get("type"), part.get("thinking") or part.get("reasoning")
     if not inner and isinstance(kind, str) and kind.startswith(("reasoning", "thinking")):
         inner = part.get("text") or part.get("summary")
-    return inner if isinstance(inner, str) else _text_of(_parts(inner))
-
-
-def _first_choice(choices: list[Any]) -> dict[str, Any] | None:
-    """Return the first valid choice. Its number is ignored, because some servers begin with 1."""
-    return next((choice for choice in choices if isinstance(choice, dict)), None)
+    return inner if isinstance(inner, str) else _text_of(objects_in(inner))
 
 
 def _substitute(piece: dict[str, Any]) -> tuple[str, str] | None:
@@ -209,7 +205,8 @@ def _substitute(piece: dict[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def _parts(content: Any) -> list[dict[str, Any]]:
+def objects_in(content: Any) -> list[dict[str, Any]]:
+    """Return the JSON objects of a list; none if it is no list."""
     return [p for p in content if isinstance(p, dict)] if isinstance(content, list) else []
 
 

