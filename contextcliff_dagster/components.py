@@ -1,19 +1,25 @@
-"""`StudyComponent`: a study as a component in the ``defs`` folder of any Dagster project.
+"""Components for the ``defs`` folder of any Dagster project: `StudyComponent`, a study, whose
+attributes are the keys of a study file, and `ContextCliffComponent`, what all studies share.
 
-Its attributes are the keys of a study file. The entry point ``dagster_dg_cli.registry_modules``
-registers it with `dg`.
+The entry point ``dagster_dg_cli.registry_modules`` registers them with `dg`.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import dagster as dg
+from dagster.components.core.component_tree import TestComponentTree
 from pydantic import BaseModel, Field
 
 if TYPE_CHECKING:
     from contextcliff_dagster.studies import Study
+
+SCAFFOLDED = "scaffolded"
+"""Folder of this package into which `dg scaffold defs` writes in a checkout."""
+_OURS = f"{__package__}.{SCAFFOLDED}"
+"""Its module; `definitions` loads it, and has what its studies share with all others."""
 
 
 class StudyParameters(BaseModel):
@@ -98,33 +104,63 @@ class StudyComponent(dg.Component):
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the study's assets, jobs, schedules and sensors; nothing for a retired study.
 
+        The first study of a project without a `ContextCliffComponent` brings its defaults.
+
         Raises:
             StudyError: a file that the study names is missing.
         """
-        from contextcliff_dagster.defs.alerts import failed_runs_sensor
-        from contextcliff_dagster.defs.automation import lost_runs_sensor
-        from contextcliff_dagster.defs.campaign_runs import report_job, report_sensor
         from contextcliff_dagster.defs.studies import study_parts
-        from contextcliff_dagster.defs.ui.results import with_token_ranges
-        from contextcliff_dagster.store import Store
-        from contextcliff_dagster.studies.files import is_retired
 
-        store = Store.default()
-        if is_retired(store, self.study.name):
+        own = study_parts(self.study)
+        if context.defs_module_name == _OURS:
+            return own
+        common = dg.Definitions(resources=_resources())
+        if shared := _components(context, ContextCliffComponent):
+            common = common if shared[0].resources else dg.Definitions()
+        elif _components(context, StudyComponent)[:1] == [self]:
+            common = ContextCliffComponent().build_defs(context)
+        return dg.Definitions.merge(own, common)
+
+
+class ContextCliffComponent(dg.Component, dg.Model, dg.Resolvable):
+    """What all ContextCliff studies of a project share: sensors, database, executor, resources.
+
+    A project without this component has its defaults.
+    """
+
+    executor: bool = Field(default=False, description="Run all steps as CONTEXTCLIFF_EXECUTOR says")
+    database: bool = Field(default=True, description="Have the asset `contextcliff/database`")
+    alerts: bool = Field(default=True, description="Have the sensor `alert_failed_runs`")
+    resources: bool = Field(default=True, description="Define the resources `contextcliff_...`")
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Return the definitions that the project's studies share.
+
+        Raises:
+            StudyError: the chosen executor is unknown or cannot be used.
+        """
+        from contextcliff_dagster.defs.studies import shared_definitions
+
+        if context.defs_module_name == _OURS:
             return dg.Definitions()
-        parts, report = study_parts(self.study), report_job(self.study)
-        return dg.Definitions(
-            assets=with_token_ranges(parts.assets, self.study, store),
-            jobs=[*parts.jobs, report],
-            schedules=parts.schedules,
-            sensors=[
-                *parts.sensors,
-                failed_runs_sensor([self.study], alone=True),
-                lost_runs_sensor([self.study], alone=True),
-                report_sensor([self.study], [report], alone=True),
-            ],
-            resources=_resources(),
+        shared = shared_definitions(
+            [component.study for component in _components(context, StudyComponent)],
+            "contextcliff",
+            executor=self.executor,
+            database=self.database,
+            alerts=self.alerts,
         )
+        resources = _resources() if self.resources else {}
+        return dg.Definitions.merge(shared, dg.Definitions(resources=resources))
+
+
+_Kind = TypeVar("_Kind", StudyComponent, ContextCliffComponent)
+
+
+def _components(context: dg.ComponentLoadContext, kind: type[_Kind]) -> list[_Kind]:
+    """Return the project's components of a kind; none where a component is built on its own."""
+    tree = context.component_tree
+    return [] if isinstance(tree, TestComponentTree) else tree.get_all_components(kind)
 
 
 @cache

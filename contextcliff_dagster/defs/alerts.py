@@ -21,7 +21,7 @@ from urllib.request import Request, urlopen
 import dagster as dg
 
 from contextcliff_dagster.contracts import ContextCliffError
-from contextcliff_dagster.defs.asset_specs import group, key_prefix
+from contextcliff_dagster.defs.asset_specs import DATABASE, key_prefix
 from contextcliff_dagster.defs.home import COMMAND_LINE
 from contextcliff_dagster.defs.partitions import is_retried
 from contextcliff_dagster.defs.resources import StoreResource
@@ -207,18 +207,18 @@ _OVERLAP = timedelta(minutes=2)
 _LONGEST_SENTENCE = 1_000
 
 
-def failed_runs_sensor(studies: Sequence[Study], *, alone: bool = False) -> dg.SensorDefinition:
-    """Return `alert_failed_runs`, which reports the studies' failed runs to their alert channels.
+def failed_runs_sensor(studies: Sequence[Study]) -> dg.SensorDefinition:
+    """Return `alert_failed_runs`, which reports failed runs of the studies and of ``database`` to
+    their alert channels.
 
-    ``alone``: the sensor is named after its only study and covers only its runs; otherwise it also
-    covers runs without a study. A Dagster run failure sensor would not do, because it moves on if
-    an alert could not be sent. Left out are runs that Dagster will retry, and runs in processes
-    that get the error themselves (the command line, Python).
+    A Dagster run failure sensor would not do, because it moves on if an alert could not be sent.
+    Left out are runs that Dagster will retry, and runs in processes that get the error themselves
+    (the command line, Python).
     """
     by_name = {study.name: study for study in studies}
 
     @dg.sensor(
-        name=f"alert_failed_runs_{group(studies[0])}" if alone else "alert_failed_runs",
+        name="alert_failed_runs",
         minimum_interval_seconds=_EVERY_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=(
@@ -227,7 +227,7 @@ def failed_runs_sensor(studies: Sequence[Study], *, alone: bool = False) -> dg.S
         ),
     )
     def alert_failed_runs(
-        context: dg.SensorEvaluationContext, store: StoreResource
+        context: dg.SensorEvaluationContext, contextcliff_store: StoreResource
     ) -> dg.SkipReason:
         until, now = time.monotonic() + _TICK_S, datetime.now(UTC)
         # Only runs from here on: a channel that is set up later is not flooded.
@@ -237,11 +237,10 @@ def failed_runs_sensor(studies: Sequence[Study], *, alone: bool = False) -> dg.S
             return dg.SkipReason("No alert channel is configured.")
         failed = []
         for record in _failed_since(context.instance, since):
-            name = _study_of(record.dagster_run, by_name)
-            elsewhere = is_elsewhere(context, record.dagster_run)
-            if not (elsewhere or ((alone or name) and name not in by_name)):
-                failed.append((record, by_name[name] if name else None))
-        tick = _Tick(context, store, failed, until)
+            name = study_of(record.dagster_run, by_name)
+            if name is not None and not is_elsewhere(context, record.dagster_run):
+                failed.append((record, by_name.get(name)))
+        tick = _Tick(context, contextcliff_store, failed, until)
         # Channels that failed in the tick before come last: together they may take all of its time.
         owing = tick.send(late)
         if late:
@@ -325,19 +324,20 @@ def is_elsewhere(context: dg.SensorEvaluationContext, run: dg.DagsterRun) -> boo
     return there.repository_origin.code_location_origin.location_name != here.location_name
 
 
-def _study_of(run: dg.DagsterRun, known: Collection[str]) -> str | None:
-    """Return the study in the run's tag, or else the first ``known`` study among its assets.
+def study_of(run: dg.DagsterRun, known: Collection[str]) -> str | None:
+    """Return the ``known`` study of the run's tag, or else the first one among its assets.
 
-    If none of them is known, return the first one; None if the assets belong to no study.
+    Return "" for a run of ``database`` alone, and None for a run of something else.
     """
     if name := run.tags.get("contextcliff/study"):
-        return name
+        return name if name in known else None
     prefix = key_prefix()
     # Sorted: the selection is a set, whose order differs from process to process.
     paths = sorted(list(key.path) for key in run.asset_selection or ())
     relative = [path[len(prefix) :] if path[: len(prefix)] == prefix else path for path in paths]
-    names = [path[-2] for path in relative if len(path) > 1]
-    return next((name for name in names if name in known), names[0] if names else None)
+    names = (path[-2] for path in relative if len(path) > 1)
+    of_all = "" if relative and all(path[-1] == DATABASE for path in relative) else None
+    return next((name for name in names if name in known), of_all)
 
 
 def _alarm(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Alarm:

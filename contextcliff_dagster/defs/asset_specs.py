@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any, TypeVar
@@ -17,6 +18,8 @@ from contextcliff_dagster.defs.ui.rendering import column_schema
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.studies import Study
 
+DATABASE = "database"
+"""Name of the asset that all studies share."""
 RETRY_TAG = "dagster/retry_on_asset_or_op_failure"
 """The tag of a run that decides whether Dagster retries it after a failed step."""
 Compute = TypeVar("Compute", bound=Callable[..., Any])
@@ -66,11 +69,31 @@ def _as_failure() -> Iterator[None]:
         if not passing:
             forbid_retry()
         kind = {"error": type(error).__name__}
-        raise dg.Failure(str(error), metadata=kind, allow_retries=passing) from error
+        raise dg.Failure(advised(str(error)), metadata=kind, allow_retries=passing) from error
     except dg.Failure as failure:
         if not failure.allow_retries:
             forbid_retry()
         raise
+
+
+_ADVICE = {
+    "prepare": "materialize `{prefix}{study}/manifest` and what it is made of",
+    "profile": "launch the job `profile_{group}`",
+    "report": "launch the job `report_{group}`",
+    "campaign new": "launch the job `begin_campaign_{group}`",
+}
+"""Command -> how to do the same in Dagster."""
+
+
+def advised(sentence: str) -> str:
+    """Return the sentence, followed by what its commands are in Dagster."""
+    commands = re.findall(rf"`contextcliff ({'|'.join(_ADVICE)}) ([\w-]+)", sentence)
+    names = {"prefix": "".join(f"{part}/" for part in key_prefix())}
+    steps = [
+        _ADVICE[command].format(study=study, group=study.replace("-", "_"), **names)
+        for command, study in dict.fromkeys(commands)
+    ]
+    return f"{sentence} In Dagster: {', or '.join(steps)}." if steps else sentence
 
 
 @contextmanager
@@ -100,31 +123,21 @@ The retry reuses the answers in the call ledger. Our own refusals (a budget, a c
 recur, so they reset the second tag (`forbid_retry`).
 """
 
-FOLLOW_RECORDS = (
-    dg.AutomationCondition.eager()
-    # Predictions nearly always have gaps (a pilot, one model of three): plain eager() waits for
-    # every partition for ever.
-    .without(~dg.AutomationCondition.any_deps_missing())
-    .with_label("follow_records")
-)
-"""Automation condition of cheap assets, which make no call and follow new measurements.
 
-Assets that cost calls have no condition and run only on request.
-"""
-
-
-def single_run(
-    decorator: Callable[..., Any], **options: Any
+def decorated(
+    decorator: Callable[..., Any], *, partitions_per_run: int | None = None, **options: Any
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """Return ``dg.asset`` or ``dg.multi_asset`` set up to process a range of partitions in one run.
+    """Return ``dg.asset`` or ``dg.multi_asset`` set up to process so many partitions in one run.
 
-    Unpartitioned assets get this policy too, because `dg launch --partition-range` requires it for
-    all selected assets. A refusal fails the step with its sentence (`refusing`).
+    None means all: `dg launch --partition-range` requires it also of assets without partitions. A
+    refusal fails the step with its sentence (`refusing`).
     """
+    policy = dg.BackfillPolicy
     with warnings.catch_warnings():
         # Backfill policies are called beta; two lines per asset would bury what matters.
         warnings.filterwarnings("ignore", category=dg.BetaWarning)
-        decorate = decorator(**options, backfill_policy=dg.BackfillPolicy.single_run())
+        chosen = policy.multi_run(partitions_per_run) if partitions_per_run else policy.single_run()
+        decorate = decorator(**options, backfill_policy=chosen)
     return lambda compute: decorate(refusing(compute))
 
 
@@ -137,6 +150,11 @@ def job_name(study: Study, experiment: Experiment) -> str:
     """Return the name of the job that measures ``experiment`` and its guest experiments."""
     kind = "profile" if experiment.name == "length_profile" else experiment.name.replace("-", "_")
     return f"{kind}_{group(study)}"
+
+
+def measure_job_name(study: Study, experiment: Experiment) -> str:
+    """Return the name of the job by which schedules and sensors measure, which also prepares."""
+    return f"measure_{job_name(study, experiment).removeprefix('profile_')}"
 
 
 def documents_job_name(study: Study, experiment: Experiment) -> str:
@@ -166,12 +184,9 @@ def run_tags(study: Study, campaign: str, cause: str) -> dict[str, str]:
     }
 
 
-def run_config(study: Study, campaign: str, ops: Iterable[str], more: Config) -> dict[str, Any]:
-    """Return the run config for ``ops`` in ``campaign``, extended by ``more``."""
-    config: dict[str, dict[str, Any]] = {op: {"campaign": campaign} for op in ops}
-    for op, values in more.items():
-        config.setdefault(op, {}).update(values)
-    return {"ops": {f"{group(study)}__{op}": {"config": values} for op, values in config.items()}}
+def run_config(study: Study, config: Config) -> dict[str, Any]:
+    """Return the run config that gives each op its ``config``."""
+    return {"ops": {f"{group(study)}__{op}": {"config": {**of}} for op, of in config.items()}}
 
 
 def key_prefix() -> list[str]:
@@ -217,5 +232,5 @@ def described(
 def study_asset(
     study: Study, name: str, description: str, **options: Any
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """Return a `single_run` decorator for a study's asset with the properties of `described`."""
-    return single_run(dg.asset, **described(study, name, description, **options))
+    """Return `decorated` for a study's asset with the properties of `described`."""
+    return decorated(dg.asset, **described(study, name, description, **options))

@@ -18,12 +18,12 @@ from typing import Any, cast
 
 import dagster as dg
 
-from contextcliff_dagster.defs.alerts import ALERTED_TAG, deliver, is_elsewhere
+from contextcliff_dagster.defs.alerts import ALERTED_TAG, deliver, is_elsewhere, study_of
 from contextcliff_dagster.defs.asset_specs import (
     RETRY_FAILED,
     asset_key,
     group,
-    job_name,
+    measure_job_name,
     refusing,
     run_tags,
 )
@@ -34,11 +34,16 @@ from contextcliff_dagster.defs.dagster_internals import (
     cron_string_iterator,
 )
 from contextcliff_dagster.defs.executors.gpu import device_tags
-from contextcliff_dagster.defs.partitions import complete_run_tags
+from contextcliff_dagster.defs.home import missing_settings
+from contextcliff_dagster.defs.partitions import add_campaign, complete_run_tags
 from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.ui.calls import StepProgress
 from contextcliff_dagster.experiments.common.experiment import Experiment
-from contextcliff_dagster.experiments.common.study_run import TICK_NAME, campaign_of, open_ledger
+from contextcliff_dagster.experiments.common.study_run import (
+    begin_campaign,
+    campaign_of,
+    open_ledger,
+)
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE, shrink_alarm
 from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
 from contextcliff_dagster.experiments.lookup import partitioned
@@ -57,7 +62,7 @@ _SPAN, _DAYS = timedelta(days=366), 60
 
 def campaign_at(tick: datetime) -> str:
     """Return the campaign name of a tick, such as ``2026-11-23T0300`` (UTC); it has only one."""
-    return tick.astimezone(UTC).strftime(TICK_NAME)
+    return tick.astimezone(UTC).strftime("%Y-%m-%dT%H%M")
 
 
 def study_schedules(
@@ -73,22 +78,23 @@ def study_schedules(
     by_name = {job.name: job for job in jobs}
 
     def schedule(experiment: Experiment) -> dg.ScheduleDefinition:
-        job = by_name[job_name(study, experiment)]
+        job = by_name[measure_job_name(study, experiment)]
 
         @dg.schedule(
-            name=f"measure_{job.name.removeprefix('profile_')}",
+            name=job.name,
             job=job,
             cron_schedule=plan.cron,
             execution_timezone=plan.timezone,
             description=f"Measures `{study.name}` in a new campaign: {plan.cron} {plan.timezone}.",
         )
         def measure(
-            context: dg.ScheduleEvaluationContext, store: StoreResource
+            context: dg.ScheduleEvaluationContext, contextcliff_store: StoreResource
         ) -> list[dg.RunRequest]:
             # Begun by the first call: runs that fail before leave no empty campaign.
             campaign = campaign_at(context.scheduled_execution_time)
+            add_campaign(context.instance, study, campaign)
             measurement = Measurement(study, experiment, campaign, "schedule")
-            return measurement.requests(measurement.everything(store.open(), campaign))
+            return measurement.everything(contextcliff_store.open(), campaign)
 
         return measure
 
@@ -137,6 +143,37 @@ class SentinelConfig(dg.Config):
     """Seconds after which no more calls are sent; if empty, the study's."""
 
 
+class BeginConfig(dg.Config):
+    """Config of `begin_campaign_<study>`."""
+
+    name: str | None = None
+    """Name of the campaign; if empty, today's date."""
+
+
+def begin_job(study: Study) -> dg.JobDefinition:
+    """Return `begin_campaign_<study>`: runs that follow measure the study again."""
+
+    @dg.op(name=f"{group(study)}__begin_campaign")
+    @refusing
+    def begin(
+        context: dg.OpExecutionContext, config: BeginConfig, contextcliff_store: StoreResource
+    ) -> None:
+        campaign = begin_campaign(contextcliff_store.open(), study.name, config.name)
+        add_campaign(context.instance, study, campaign)
+        complete_run_tags(context, study, campaign)
+        context.log.info(f"Campaign {campaign} of study {study.name} has begun.")
+
+    @dg.job(
+        name=f"begin_campaign_{group(study)}",
+        description=f"Begins a campaign: the next runs measure `{study.name}` again. No call.",
+        tags={"contextcliff/study": study.name},
+    )
+    def job() -> None:
+        begin()
+
+    return job
+
+
 def sentinel_job(study: Study) -> dg.JobDefinition:
     """Return `sentinel_<study>`, which measures examples at the cap and fails on a decline."""
 
@@ -145,11 +182,12 @@ def sentinel_job(study: Study) -> dg.JobDefinition:
     def sentinel(
         context: dg.OpExecutionContext,
         config: SentinelConfig,
-        store: StoreResource,
-        watch: dg.ResourceParam[Watch],
+        contextcliff_store: StoreResource,
+        contextcliff_watch: dg.ResourceParam[Watch],
     ) -> None:
-        where = store.open()
-        progress = StepProgress(lambda text, _: context.log.info(text), watch.on_progress)
+        where = contextcliff_store.open()
+        on_progress = contextcliff_watch.on_progress
+        progress = StepProgress(lambda text, _: context.log.info(text), on_progress)
         listeners = {model: progress.of(model) for model in study.models}
         outcome = run_sentinel(
             study,
@@ -227,12 +265,14 @@ NEXT_ROUND = "next_round"
 
 
 def study_sensors(
-    study: Study, job: "dg.UnresolvedAssetJobDefinition"
+    study: Study, jobs: Sequence["dg.UnresolvedAssetJobDefinition"]
 ) -> list[dg.SensorDefinition]:
     """Return the sensor of a study with a `targeted` section; off by default to save money."""
     plan = study.targeted
     if plan is None:
         return []
+    name = measure_job_name(study, LENGTH_PROFILE)
+    job = next(job for job in jobs if job.name == name)
 
     @dg.sensor(
         name=f"target_{group(study)}",
@@ -241,32 +281,34 @@ def study_sensors(
         default_status=dg.DefaultSensorStatus.STOPPED,
         description=f"A pilot of `{study.name}`, then rounds where a token is most informative.",
     )
-    def target(context: dg.SensorEvaluationContext, store: StoreResource) -> Any:
+    def target(context: dg.SensorEvaluationContext, contextcliff_store: StoreResource) -> Any:
         open_runs = dg.RunsFilter(job_name=job.name, statuses=list(NOT_FINISHED_STATUSES))
         if context.instance.get_runs(open_runs, limit=1):
             # Its result decides the next round.
             return dg.SkipReason("A round is being measured.")
-        event = context.instance.get_latest_materialization_event(asset_key(study, "cliffs"))
-        made = event.asset_materialization if event else None
-        with open_ledger(store.open()) as ledger:
+        with open_ledger(contextcliff_store.open()) as ledger:
             campaign = campaign_of(ledger, study)
+        add_campaign(context.instance, study, campaign)
+        of = dg.AssetRecordsFilter(asset_key(study, "cliffs"), asset_partitions=[campaign])
+        records = context.instance.fetch_materializations(of, limit=1).records
+        made = records[0].asset_materialization if records else None
         known = made.metadata if made else {}
         measurement = Measurement(study, LENGTH_PROFILE, campaign, "sensor")
-        if NEXT_ROUND not in known or known["campaign"].value != campaign:
+        if NEXT_ROUND not in known:
             pilot = {"samples_per_bin": plan.pilot, "why": "Pilot."}
-            parts = measurement.everything(store.open(), f"{campaign}/pilot", pilot)
-            return measurement.requests(parts)
+            return measurement.everything(contextcliff_store.open(), f"{campaign}/pilot", pilot)
         rounds = cast("Mapping[str, Mapping[str, Any]]", known[NEXT_ROUND].value)
-        asked = {}
+        asked = []
         for model in study.models:
             if model in rounds and rounds[model]["samples"]:
-                of = rounds[model]
-                config = {"samples": dict(of["samples"]), "why": of["why"]}
-                tags = {"contextcliff/round": of["why"]}
-                part = Asked([model], sorted(of["samples"]), config, tags)
-                asked[f"{campaign}/{slug(model)}/{of['asked']}"] = part
+                plan_of = rounds[model]
+                config = {"samples": dict(plan_of["samples"]), "why": plan_of["why"]}
+                tags = {"contextcliff/round": plan_of["why"]}
+                part = Asked([model], sorted(plan_of["samples"]), config, tags)
+                key = f"{campaign}/{slug(model)}/{plan_of['asked']}"
+                asked.append(measurement.request(key, part))
         if asked:
-            return measurement.requests(asked)
+            return asked
         return dg.SkipReason(" ".join(f"{m}: {of['why']}" for m, of in rounds.items()))
 
     return [target]
@@ -277,24 +319,29 @@ _CLOCK_S = 5.0
 """Largest difference (seconds) tolerated between two clocks' readings of a start time."""
 
 
-def lost_runs_sensor(studies: Sequence[Study], *, alone: bool = False) -> dg.SensorDefinition:
-    """Return `end_lost_runs`, which fails runs that have lost their process; Dagster retries them
-    like any killed run.
+def lost_runs_sensor(studies: Sequence[Study]) -> dg.SensorDefinition:
+    """Return `end_lost_runs`, which fails the studies' runs that have lost their process; Dagster
+    retries them like any killed run.
 
-    ``alone``: the sensor is named after its only study and covers only its runs. Code server and
-    run processes share a machine. A process must be missing on two ticks, because the code server
-    itself reports one that has just died. The cursor lists the runs without a process.
+    Its first tick warns of settings that the instance lacks. Code server and run processes share a
+    machine. A process must be missing on two ticks, because the code server itself reports one that
+    has just died. The cursor lists the runs without a process.
     """
     names = {study.name for study in studies}
+    checked: list[dg.DagsterInstance] = []
 
     @dg.sensor(
-        name=f"end_lost_runs_{group(studies[0])}" if alone else "end_lost_runs",
+        name="end_lost_runs",
         minimum_interval_seconds=_EVERY_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Ends runs whose process died together with the code server.",
     )
     def end_lost_runs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         instance = context.instance
+        if not checked:
+            checked.append(instance)
+            if lacking := missing_settings(instance):
+                context.log.warning(lacking)
         if not isinstance(instance.run_launcher, dg.DefaultRunLauncher):
             return dg.SkipReason("Dagster's run monitoring watches the runs of this launcher.")
         before: list[str] = json.loads(context.cursor) if context.cursor else []
@@ -304,7 +351,7 @@ def lost_runs_sensor(studies: Sequence[Study], *, alone: bool = False) -> dg.Sen
             # Other launchers have their own processes, perhaps on another machine.
             if GRPC_INFO_TAG not in run.tags or is_elsewhere(context, run):
                 continue
-            if alone and run.tags.get("contextcliff/study") not in names:
+            if "contextcliff/study" not in run.tags and study_of(run, names) is None:
                 continue
             pid, since = _process_of(instance, run.run_id)
             if pid is None or is_alive(pid, since):

@@ -1,10 +1,13 @@
 """The runs of one campaign: the measuring runs and the reporting run."""
 
+# No `from __future__ import annotations` here: Dagster reads resources off the annotations of
+# sensors, and does not resolve strings.
+
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,9 +19,6 @@ from contextcliff_dagster.defs.alerts import is_elsewhere
 from contextcliff_dagster.defs.asset_specs import (
     RETRY_FAILED,
     asset_key,
-    group,
-    job_name,
-    pilot_job_name,
     report_job_name,
     run_config,
     run_tags,
@@ -28,15 +28,14 @@ from contextcliff_dagster.defs.dagster_internals import (
     BULK_ACTION_TERMINAL_STATUSES,
 )
 from contextcliff_dagster.defs.executors.gpu import EXECUTOR_VARIABLE
-from contextcliff_dagster.defs.partitions import REPORTED_BY, is_retried, partition_key, range_tags
+from contextcliff_dagster.defs.home import PLACE_TAG as PLACE_TAG
+from contextcliff_dagster.defs.partitions import campaign_partitions, is_retried, range_tags
+from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.experiments.common.experiment import Experiment
-from contextcliff_dagster.experiments.lookup import (
-    judged_assets,
-    measuring_assets,
-    ops_of,
-    partitioned,
-)
+from contextcliff_dagster.experiments.common.study_run import open_ledger
+from contextcliff_dagster.experiments.lookup import judged_assets, measuring_assets, partitioned
 from contextcliff_dagster.inference.devices.discovery import machine_devices
+from contextcliff_dagster.inference.ledger.campaigns import SENTINEL, list_campaigns
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.store import Store, slug
 from contextcliff_dagster.studies import Study
@@ -66,45 +65,41 @@ class Measurement:
 
     def everything(
         self, store: Store, key: str, config: Mapping[str, Any] | None = None
-    ) -> dict[str, Asked]:
-        """Return every model and cell by run key (from ``key``), in one part per group of models.
+    ) -> list[dg.RunRequest]:
+        """Return one request per group of models, their keys from ``key``.
 
-        If the sample is not drawn yet, there is only one part, or each run would draw it.
+        If the sample is not drawn yet, there is only one request, or each run would draw it.
         """
         cells = self.experiment.cells(self.study)
         groups = model_groups(self.study)
-        if len(groups) == 1 or not self._is_prepared(store):
-            return {key: Asked(self.study.models, cells, config)}
-        return {f"{key}/{slug(models[0])}": Asked(models, cells, config) for models in groups}
+        prepared = self._is_prepared(store)
+        if len(groups) == 1 or not prepared:
+            every = Asked(self.study.models, cells, config)
+            return [self.request(key, every, prepare=not prepared)]
+        return [
+            self.request(f"{key}/{slug(models[0])}", Asked(models, cells, config))
+            for models in groups
+        ]
 
-    def requests(self, parts: Mapping[str, Asked]) -> list[dg.RunRequest]:
-        """Return one request per part; ``parts`` maps run keys to parts.
+    def request(self, key: str, part: Asked, *, prepare: bool = False) -> dg.RunRequest:
+        """Return the request of a run that measures; `report_sensor` reports once all are over.
 
-        A single part runs the whole chain. Several parts only measure, and one report follows
-        (`report_sensor`).
+        ``prepare``: whether the run also draws the sample.
         """
-        return [self._request(key, part, alone=len(parts) == 1) for key, part in parts.items()]
-
-    def _request(self, key: str, part: Asked, *, alone: bool) -> dg.RunRequest:
         study, experiment = self.study, self.experiment
         asking = measuring_assets(study, experiment)
-        names = [*asking, *judged_assets(experiment), "report"] if alone else asking
-        config = {asking[0]: part.config} if part.config else {}
-        ends = ((part.models[0], part.cells[0]), (part.models[-1], part.cells[-1]))
         tags = {
-            **range_tags(study, experiment, [partition_key(experiment, *end) for end in ends]),
+            **range_tags(study, experiment, self.campaign, part.models, part.cells),
             **run_tags(study.with_models(part.models), self.campaign, self.cause),
             **(part.tags or {}),
         }
         if len(places := {place_of(model) for model in part.models}) == 1:
             tags[PLACE_TAG] = places.pop()
-        if not alone:
-            tags[REPORTED_BY] = report_job_name(study)
         return dg.RunRequest(
             run_key=key,
-            run_config=run_config(study, self.campaign, ops_of(experiment, names), config),
+            run_config=run_config(study, {asking[0]: part.config} if part.config else {}),
             tags=tags,
-            asset_selection=None if alone else [asset_key(study, name) for name in names],
+            asset_selection=None if prepare else [asset_key(study, name) for name in asking],
         )
 
     def _is_prepared(self, store: Store) -> bool:
@@ -117,9 +112,6 @@ class Measurement:
             return sampled and (not documents or documents.frozen(self.study, store) is not None)
         return False
 
-
-PLACE_TAG = "contextcliff/place"
-"""Tag with the place that a run's models share; the run queue limits runs per place."""
 
 _THIS_MACHINE = "this machine"
 _WITH_OTHER_DEVICES = ("celery", "k8s", "ray")
@@ -153,20 +145,14 @@ def place_of(model: str) -> str:
     return _THIS_MACHINE
 
 
-# No `from __future__ import annotations` here: Dagster does not resolve strings.
-
-
-_FIRST_LOOK = timedelta(days=1)
-_OVERLAP = timedelta(minutes=2)
-"""Overlap of consecutive look-backs, needed because runs are not recorded in time stamp order."""
-
-
-def report_job(study: Study) -> "dg.UnresolvedAssetJobDefinition":
-    """Return `report_<study>`, which scores and reports the measured answers without any calls."""
+def report_job(study: Study, *more: dg.AssetKey) -> "dg.UnresolvedAssetJobDefinition":
+    """Return `report_<study>`, which scores and reports a campaign without any calls, and makes the
+    assets ``more`` that follow from it."""
     names = [*(name for e in partitioned(study) for name in judged_assets(e)), "report"]
+    names.append("cost_estimate")
     return dg.define_asset_job(
         report_job_name(study),
-        dg.AssetSelection.assets(*(asset_key(study, name) for name in names)),
+        dg.AssetSelection.assets(*(asset_key(study, name) for name in names), *more),
         tags={"contextcliff/study": study.name, **RETRY_FAILED},
         description=f"Scores, results and report of `{study.name}` as measured so far; no call.",
     )
@@ -175,51 +161,124 @@ def report_job(study: Study) -> "dg.UnresolvedAssetJobDefinition":
 def report_sensor(
     studies: Sequence[Study],
     jobs: Sequence["dg.UnresolvedAssetJobDefinition"],
-    *,
-    alone: bool = False,
+    *more: dg.AssetKey,
 ) -> dg.SensorDefinition:
-    """Return `report_when_measured`, which starts one report for all parallel runs of a campaign.
+    """Return `report_when_measured`, which starts the report of each campaign with measurements
+    that no report covers, however they were started, once all its runs are over.
 
-    These are the runs of a schedule or round over several groups, and of a job's backfill. The
-    sensor waits while Dagster retries failed runs; the report names what they did not measure.
-    ``jobs``: the jobs of `report_job`. ``alone``: the sensor is named after its only study. The
-    cursor is the time up to which every campaign has been handled.
+    The sensor waits while Dagster retries failed runs; the report names what they did not measure.
+    It compares what is recorded, so that nothing measured while it was off is missed. A measurement
+    must be the newest on two ticks, because a command reports its own. The cursor holds each
+    study's newest measurement, and whether it is dealt with. The sensor also keeps the partition
+    keys of the campaigns (`keep_campaigns`). ``jobs``: of `report_job`, with the assets ``more``.
     """
-    by_job = {report_job_name(study): study for study in studies}
 
     @dg.sensor(
-        name=f"report_when_measured_{group(studies[0])}" if alone else "report_when_measured",
+        name="report_when_measured",
         jobs=jobs,
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Scores and reports a campaign once the runs that measure it are over.",
     )
-    def report_when_measured(context: dg.SensorEvaluationContext) -> Any:
-        instance, now = context.instance, datetime.now(UTC)
-        since = datetime.fromisoformat(context.cursor) if context.cursor else now - _FIRST_LOOK
-        of = dg.RunsFilter(tags={REPORTED_BY: list(by_job)}, updated_after=since - _OVERLAP)
-        changed: dict[tuple[str, str], datetime] = {}
-        for record in instance.get_run_records(of):
-            tags = record.dagster_run.tags
-            if not is_elsewhere(context, record.dagster_run):
-                key = tags[REPORTED_BY], tags["contextcliff/campaign"]
-                changed[key] = min(record.update_timestamp, changed.get(key, now))
-        cursor, requests = now, []
-        for (job, campaign), at in changed.items():
-            runs = _runs_of(instance, job, campaign)
-            if not all(_is_over(instance, run, runs) for run in runs):
-                cursor = min(cursor, at)
-            elif any(run.is_success for run in runs):
-                requests.append(_request(by_job[job], campaign, runs))
-        context.update_cursor(cursor.isoformat())
+    def report_when_measured(
+        context: dg.SensorEvaluationContext, contextcliff_store: StoreResource
+    ) -> Any:
+        instance = context.instance
+        keep_campaigns(instance, contextcliff_store.open(), studies)
+        known: dict[str, list[Any]] = json.loads(context.cursor) if context.cursor else {}
+        requests = []
+        for study, newest in _newest_measurements(instance, studies):
+            seen, is_dealt_with = known.get(study.name, (None, False))
+            known[study.name] = [newest, is_dealt_with and seen == newest]
+            if is_dealt_with or seen != newest:
+                continue
+            waits = False
+            for campaign, measured in _unreported(instance, study).items():
+                runs = _runs_of(instance, study, campaign)
+                if any(is_elsewhere(context, run) for run in runs):
+                    continue
+                if all(_is_over(instance, run, runs) for run in runs):
+                    requests.append(_request(study, campaign, measured, more))
+                else:
+                    waits = True
+            known[study.name] = [newest, not waits]
+        context.update_cursor(json.dumps(known))
         return requests or dg.SkipReason("No campaign has been measured since the last look.")
 
     return report_when_measured
 
 
-def _runs_of(instance: dg.DagsterInstance, job: str, campaign: str) -> list[dg.DagsterRun]:
-    """Return the runs that measure the campaign, newest first, plus all runs of their backfills."""
-    of = {REPORTED_BY: job, "contextcliff/campaign": campaign}
+def keep_campaigns(instance: dg.DagsterInstance, store: Store, studies: Sequence[Study]) -> None:
+    """Make the newest campaigns of the call ledger partition keys, and older ones no longer.
+
+    Those of another instance, an import or a shared ledger come in here. Campaigns that a run has
+    yet to begin are left as they are, and sentinels are never keys.
+    """
+    if not store.has_ledger:
+        return
+    begun: dict[str, list[str]] = {}
+    with open_ledger(store) as ledger:
+        for campaign in list_campaigns(ledger):
+            if not campaign.name.startswith(SENTINEL):
+                begun.setdefault(campaign.study, []).append(campaign.name)
+    for study in studies:
+        names, most = begun.get(study.name, []), study.assets.campaigns
+        partitions = str(campaign_partitions(study).name)
+        known = set(instance.get_dynamic_partitions(partitions)) if names else set()
+        if new := [name for name in names[-most:] if name not in known]:
+            instance.add_dynamic_partitions(partitions, new)
+        for old in known.intersection(names[:-most]):
+            instance.delete_dynamic_partition(partitions, old)
+
+
+def _newest_measurements(
+    instance: dg.DagsterInstance, studies: Sequence[Study]
+) -> Iterator[tuple[Study, int]]:
+    """Yield each study that was measured, with the storage id of its newest materialization."""
+    owner = {
+        asset_key(study, name): study
+        for study in studies
+        for experiment in partitioned(study)
+        for name in measuring_assets(study, experiment)
+    }
+    newest: dict[str, int] = {}
+    for record in instance.get_asset_records(list(owner)):
+        entry = record.asset_entry
+        if (made := entry.last_materialization_storage_id) is not None:
+            name = owner[entry.asset_key].name
+            newest[name] = max(made, newest.get(name, 0))
+    return ((study, newest[study.name]) for study in studies if study.name in newest)
+
+
+def _unreported(instance: dg.DagsterInstance, study: Study) -> dict[str, dict[str, int]]:
+    """Return campaign -> experiment -> newest storage id, for campaigns measured since the run of
+    their last report was created."""
+    campaigns = set(instance.get_dynamic_partitions(str(campaign_partitions(study).name)))
+    measured: dict[str, dict[str, int]] = {}
+    for experiment in partitioned(study):
+        for name in measuring_assets(study, experiment):
+            made = instance.event_log_storage.get_latest_storage_id_by_partition(
+                asset_key(study, name), dg.DagsterEventType.ASSET_MATERIALIZATION
+            )
+            for key, storage_id in made.items():
+                campaign = key.partition("|")[0]
+                if campaign in campaigns:
+                    of = measured.setdefault(campaign, {})
+                    of[experiment.name] = max(storage_id, of.get(experiment.name, 0))
+    report = asset_key(study, "report")
+
+    def is_reported(campaign: str, newest: int) -> bool:
+        planned = instance.event_log_storage.get_latest_planned_materialization_info(
+            report, campaign
+        )
+        return planned is not None and planned.storage_id > newest
+
+    return {name: of for name, of in measured.items() if not is_reported(name, max(of.values()))}
+
+
+def _runs_of(instance: dg.DagsterInstance, study: Study, campaign: str) -> list[dg.DagsterRun]:
+    """Return the campaign's runs, newest first, plus all runs of their backfills."""
+    of = {"contextcliff/study": study.name, "contextcliff/campaign": campaign}
     runs = {run.run_id: run for run in instance.get_runs(dg.RunsFilter(tags=of))}
     backfills = {run.tags[BACKFILL_ID_TAG] for run in runs.values() if BACKFILL_ID_TAG in run.tags}
     if backfills:
@@ -241,21 +300,17 @@ def _is_over(
     return backfill is None or backfill.status in BULK_ACTION_TERMINAL_STATUSES
 
 
-def _request(study: Study, campaign: str, runs: Sequence[dg.DagsterRun]) -> dg.RunRequest:
-    """Return the request of the reporting run; its key prevents a second report of the runs."""
-    ran = {run.job_name for run in runs}
-
-    def was_measured(experiment: Experiment) -> bool:
-        pilot = experiment.name == "length_profile" and pilot_job_name(study) in ran
-        return pilot or job_name(study, experiment) in ran
-
-    measured = [experiment for experiment in partitioned(study) if was_measured(experiment)]
-    names = [*(name for experiment in measured for name in judged_assets(experiment)), "report"]
-    ops = [op for experiment in measured for op in ops_of(experiment, judged_assets(experiment))]
+def _request(
+    study: Study, campaign: str, measured: Mapping[str, int], more: Sequence[dg.AssetKey]
+) -> dg.RunRequest:
+    """Return the request of the reporting run; its key prevents a second report of the same."""
+    names = [name for e in partitioned(study) if e.name in measured for name in judged_assets(e)]
+    names += ["report", "cost_estimate"]
     return dg.RunRequest(
-        run_key=f"{campaign}/{runs[0].run_id}",
+        run_key=f"{study.name}/{campaign}/{max(measured.values())}",
         job_name=report_job_name(study),
-        run_config=run_config(study, campaign, [*ops, "report"], {}),
+        partition_key=campaign,
+        run_config=run_config(study, {"cost_estimate": {"campaign": campaign}}),
         tags=run_tags(study, campaign, "sensor"),
-        asset_selection=[asset_key(study, name) for name in names],
+        asset_selection=[*(asset_key(study, name) for name in names), *more],
     )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import dagster as dg
 
+from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.defs.asset_specs import asset_key
 from contextcliff_dagster.defs.ui.rendering import table
-from contextcliff_dagster.experiments.common.experiment import CheckOutcome, CheckSpec
+from contextcliff_dagster.experiments.common.experiment import CheckOutcome, CheckSpec, Experiment
+from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.studies import Study
 
 AUDIT = (
@@ -23,11 +26,34 @@ def specs(study: Study, asset: str, checks: Iterable[CheckSpec]) -> list[dg.Asse
     """Return the Dagster check specs of an asset."""
     key = asset_key(study, asset)
     return [
-        dg.AssetCheckSpec(
-            check.name, asset=key, description=check.description, blocking=check.blocking
-        )
-        for check in checks
+        dg.AssetCheckSpec(check.name, asset=key, description=check.description) for check in checks
     ]
+
+
+def of_newest(
+    run: StudyRun,
+    own: Sequence[CheckOutcome],
+    check: Callable[[StudyRun], Sequence[CheckOutcome]],
+) -> Sequence[CheckOutcome]:
+    """Return what ``check`` finds in the study's newest begun campaign; ``own`` if ``run`` is it.
+
+    Dagster shows a check's last execution, which would be that of the campaign that ended last.
+    Nothing is returned if the newest campaign is not judged yet.
+    """
+    if (newest := run.of_newest()) is run:
+        return own
+    with suppress(StoreError):
+        return check(newest)
+    return ()
+
+
+def refused(experiment: Experiment, outcomes: Iterable[CheckOutcome]) -> str:
+    """Return why the judged campaign goes no further: its failed blocking checks; else empty.
+
+    They end the step here, not in Dagster, which would stop it for another campaign's outcome.
+    """
+    blocking = {check.name for check in experiment.checks if check.blocking}
+    return " ".join(o.why for o in outcomes if o.name in blocking and o.passed is False)
 
 
 def results(

@@ -27,10 +27,6 @@ from dagster._core.definitions.data_version import NULL_EVENT_POINTER
 # crash keeps it. Goes when a step may log its materializations and also end with an output.
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 
-# What `dg.materialize` raises where a blocking check fails; its sentence is replaced by ours. Goes
-# when `dagster` exports it.
-from dagster._core.errors import DagsterAssetCheckFailedError
-
 # An event of the executor itself (a step waits for a device). Goes when `dagster` exports it.
 from dagster._core.events import EngineEventData
 
@@ -63,7 +59,6 @@ from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_START_TAG,
     BACKFILL_ID_TAG,
     GRPC_INFO_TAG,
-    MULTIDIMENSIONAL_PARTITION_PREFIX,
     PARTITION_NAME_TAG,
     WILL_RETRY_TAG,
 )
@@ -85,14 +80,12 @@ __all__ = [
     "BACKFILL_ID_TAG",
     "BULK_ACTION_TERMINAL_STATUSES",
     "GRPC_INFO_TAG",
-    "MULTIDIMENSIONAL_PARTITION_PREFIX",
     "NOT_FINISHED_STATUSES",
     "NULL_EVENT_POINTER",
     "PARTITION_NAME_TAG",
     "SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION",
     "WILL_RETRY_TAG",
     "CheckStepHealthResult",
-    "DagsterAssetCheckFailedError",
     "EngineEventData",
     "RetryMode",
     "SerializableErrorInfo",

@@ -6,17 +6,32 @@ import logging
 import os
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.store import Store, checkout_root
+from contextcliff_dagster.store import PACKAGE, Store, checkout_root
+
+if TYPE_CHECKING:
+    import dagster as dg
 
 COMMAND_LINE = "command line"
 """The value of the tag ``contextcliff/cause`` for runs from the command line."""
 
+PLACE_TAG = "contextcliff/place"
+"""Tag with the place that a run's models share; the run queue limits runs per place."""
 LINKED = "CONTEXTCLIFF_REPORT_LINKS"
 """Variable that is set where the UI is `contextcliff ui`, which serves reports."""
 _WARNED = "CONTEXTCLIFF_HOME_WARNED"
 """Variable that keeps child processes from repeating the warning."""
+
+
+def shipped(name: str) -> Path:
+    """Return ``dagster.yaml`` or ``workspace.yaml`` of the package or the checkout."""
+    installed = PACKAGE / name
+    if installed.is_file():
+        return installed
+    folder = "dagster_home" if name == "dagster.yaml" else "."
+    return PACKAGE.parent / folder / name
 
 
 def dagster_home(store: Store) -> Path:
@@ -53,3 +68,19 @@ def warn_without_home(store: Store) -> None:
             store.root,
             shlex.quote(str(dagster_home(store))),
         )
+
+
+def missing_settings(instance: dg.DagsterInstance) -> str | None:
+    """Return a sentence about what measuring needs and dagster.yaml lacks; None if nothing."""
+    concurrency = instance.get_concurrency_config()
+    queue = concurrency.run_queue_config
+    limits = queue.tag_concurrency_limits or () if queue else ()
+    settings = {
+        "run_monitoring": instance.run_monitoring_enabled,
+        "run_retries": instance.run_retries_enabled,
+        "tag_concurrency_limits of " + PLACE_TAG: PLACE_TAG in [limit["key"] for limit in limits],
+        "concurrency.pools.default_limit": concurrency.pool_config.default_pool_limit is not None,
+    }
+    missing = ", ".join(name for name, present in settings.items() if not present)
+    example = shipped("dagster.yaml")
+    return f"dagster.yaml lacks {missing}; copy the keys from {example}." if missing else None

@@ -1,10 +1,10 @@
-"""Partition dimensions of an experiment's predictions (`model` and one of its own), and run tags.
+"""Partitions of an experiment's assets, and run tags.
 
-Dagster orders keys, plots and backfills by the alphabetical order of the dimension names. The
-length profile's dimension is called `tokens`, not `bin`, so that `model` comes first and one range
-of bins is one run of one engine.
+Predictions are partitioned by campaign and cell, and everything made of them by campaign. A cell
+is a model and one key of the experiment, such as a length bin; a range of cells is a range of
+adjacent models. Campaigns are dynamic partitions: a key is added when one begins.
 
-Runs from the UI, a backfill or automation start without our tags; their steps add them.
+Runs from the UI or a backfill start without our tags; their steps add them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from contextcliff_dagster.defs.asset_specs import report_job_name, run_tags
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.defs.asset_specs import asset_key, run_tags
 from contextcliff_dagster.defs.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
@@ -25,10 +26,14 @@ from contextcliff_dagster.defs.dagster_internals import (
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.inference.ledger.campaigns import check_campaign_name
 from contextcliff_dagster.store import slug
 from contextcliff_dagster.studies import Study
 
-MODEL = "model"
+CAMPAIGN, CELL = "campaign", "cell"
+
+Cells = dict[str, dict[str, list[str]]]
+"""Campaign -> model -> cells, in the study's order."""
 
 
 class _Partitions(dg.MultiPartitionsDefinition):
@@ -42,13 +47,15 @@ class _Partitions(dg.MultiPartitionsDefinition):
         return {PARTITION_NAME_TAG: partition_key}
 
 
+def campaign_partitions(study: Study) -> dg.DynamicPartitionsDefinition:
+    return dg.DynamicPartitionsDefinition(name="/".join(asset_key(study, "campaigns").path))
+
+
 def experiment_partitions(study: Study, experiment: Experiment) -> dg.MultiPartitionsDefinition:
-    """Return one partition per model and cell; model keys are slugs of the model names."""
+    """Return one partition per campaign and cell."""
+    cells = [cell_key(model, cell) for model in study.models for cell in experiment.cells(study)]
     return _Partitions(
-        {
-            MODEL: dg.StaticPartitionsDefinition([slug(name) for name in study.models]),
-            experiment.dimension: dg.StaticPartitionsDefinition(list(experiment.cells(study))),
-        }
+        {CAMPAIGN: campaign_partitions(study), CELL: dg.StaticPartitionsDefinition(cells)}
     )
 
 
@@ -59,51 +66,91 @@ def document_partitions(study: Study, experiment: Experiment) -> dg.MultiPartiti
     return _Partitions({name: dg.StaticPartitionsDefinition([*keys[name]]) for name in keys})
 
 
-def cells_by_model(study: Study, partition_keys: Iterable[str]) -> dict[str, list[str]]:
-    """Return model -> its cells among ``partition_keys``, in order; one engine start per model then
-    serves all its cells."""
-    names = {slug(name): name for name in study.models}
-    wanted: dict[str, list[str]] = {}
-    for key in partition_keys:
-        assert isinstance(key, dg.MultiPartitionKey)
-        dimensions = dict(key.keys_by_dimension)
-        model = names[dimensions.pop(MODEL)]
-        wanted.setdefault(model, []).extend(dimensions.values())
+def cell_key(model: str, cell: str) -> str:
+    return f"{slug(model)}.{cell}"
+
+
+def partition_key(campaign: str, model: str, cell: str) -> dg.MultiPartitionKey:
+    return dg.MultiPartitionKey({CAMPAIGN: campaign, CELL: cell_key(model, cell)})
+
+
+def add_campaign(instance: dg.DagsterInstance, study: Study, campaign: str) -> None:
+    """Make ``campaign`` a partition key, unless it is one."""
+    instance.add_dynamic_partitions(str(campaign_partitions(study).name), [campaign])
+
+
+def cells_of_keys(study: Study, experiment: Experiment, keys: Iterable[str]) -> Cells:
+    """Return what the partitions ``keys`` stand for.
+
+    Raises:
+        StudyError: a key has no campaign that can be named, or no cell of the study.
+    """
+    known = {
+        cell_key(model, cell): (model, cell)
+        for model in study.models
+        for cell in experiment.cells(study)
+    }
+    wanted: Cells = {}
+    for key in keys:
+        campaign, _, name = key.partition("|")
+        if name not in known:
+            first = next(iter(known), "model.cell")
+            raise StudyError(
+                f"{key} is no partition of study {study.name!r}: keys are a campaign, then a model "
+                f"and a cell, such as {campaign}|{first}. Keys of earlier versions had no "
+                "campaign; launch the run again from the asset's page."
+            )
+        check_campaign_name(campaign)
+        model, cell = known[name]
+        wanted.setdefault(campaign, {}).setdefault(model, []).append(cell)
     return wanted
 
 
-def tagged_partitions(
-    run_tags: Mapping[str, str], study: Study, experiment: Experiment
-) -> Sequence[str] | None:
-    """Return the partitions named by a run's tags, a range or a single one; None if untagged."""
-    partitions = experiment_partitions(study, experiment)
-    key = partitions.get_partition_key_from_str
-    if ASSET_PARTITION_RANGE_START_TAG not in run_tags:
+def every_cell(study: Study, experiment: Experiment) -> dict[str, list[str]]:
+    """Return model -> cells of a whole campaign."""
+    return {model: [*experiment.cells(study)] for model in study.models}
+
+
+def tagged_cells(run_tags: Mapping[str, str], study: Study, experiment: Experiment) -> Cells:
+    """Return the partitions that a run's tags name, a range or a single one; empty if untagged.
+
+    A range's campaign is that of its first key. Raises like `cells_of_keys`.
+    """
+    if (first := run_tags.get(ASSET_PARTITION_RANGE_START_TAG)) is None:
         partition = run_tags.get(PARTITION_NAME_TAG)
-        return None if partition is None else [key(partition)]
-    first = run_tags[ASSET_PARTITION_RANGE_START_TAG]
+        return {} if partition is None else cells_of_keys(study, experiment, [partition])
     last = run_tags[ASSET_PARTITION_RANGE_END_TAG]
-    return partitions.get_partition_keys_in_range(dg.PartitionKeyRange(key(first), key(last)))
+    cells_of_keys(study, experiment, (first, last))
+    campaign, _, start = first.partition("|")
+    every = [cell_key(model, cell) for model in study.models for cell in experiment.cells(study)]
+    within = every[every.index(start) : every.index(last.partition("|")[2]) + 1]
+    return cells_of_keys(study, experiment, (f"{campaign}|{key}" for key in within))
 
 
-def tagged_models(run_tags: Mapping[str, str], study: Study) -> Sequence[str]:
-    """Return the models of the partitions in a run's tags; without tags, all the study's models."""
-    places = {slug(name): place for place, name in enumerate(study.models)}
+def tagged_models(run_tags: Mapping[str, str], models: Sequence[str]) -> Sequence[str]:
+    """Return those of a study's ``models`` (names or slugs, in its order) with partitions in a
+    run's tags; without tags, all."""
     tags = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG, PARTITION_NAME_TAG)
-    named = [run_tags[tag].partition("|")[0] for tag in tags if tag in run_tags]
-    ends = [places[name] for name in named if name in places]
-    return study.models[min(ends) : max(ends) + 1] if ends else study.models
-
-
-def partition_key(experiment: Experiment, model: str, cell: str) -> dg.MultiPartitionKey:
-    return dg.MultiPartitionKey({MODEL: slug(model), experiment.dimension: cell})
+    ends = []
+    for cell in (run_tags[tag].partition("|")[2] for tag in tags if tag in run_tags):
+        # The longest name: the key of one model may begin with another's.
+        of = [model for model in models if cell.startswith(cell_key(model, ""))]
+        ends += [models.index(max(of, key=len))] if of else []
+    return models[min(ends) : max(ends) + 1] if ends else models
 
 
 def range_tags(
-    study: Study, experiment: Experiment, keys: Sequence[str] | None = None
+    study: Study,
+    experiment: Experiment,
+    campaign: str,
+    models: Sequence[str] = (),
+    cells: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Return tags that assign the range ``keys`` of partitions to one run; None means all."""
-    return _range_tags(keys or experiment_partitions(study, experiment).get_partition_keys())
+    """Return tags that assign partitions of ``campaign`` to one run: ``cells`` of adjacent
+    ``models``, in their order; empty means all."""
+    models, cells = models or study.models, cells or experiment.cells(study)
+    ends = (models[0], cells[0]), (models[-1], cells[-1])
+    return _range_tags([partition_key(campaign, *end) for end in ends])
 
 
 def document_range_tags(study: Study, experiment: Experiment) -> dict[str, str]:
@@ -119,9 +166,6 @@ def _range_tags(keys: Sequence[str]) -> dict[str, str]:
     }
 
 
-REPORTED_BY = "contextcliff/reported_by"
-"""Tag of a measuring run that names the job to report once all such runs have ended."""
-
 _CAUSES = {
     "dagster/schedule_name": "schedule",
     "dagster/from_automation_condition": "automation",
@@ -133,20 +177,23 @@ _CAUSES = {
 
 
 @contextmanager
-def tagged_run(study: Study, store: StoreResource, campaign: str | None) -> Iterator[StudyRun]:
-    """Open a `StudyRun`, and tag this step's run with its purpose."""
-    with StudyRun.open(study, store.open(), campaign) as run:
+def tagged_run(
+    study: Study, store: StoreResource, campaign: str | None, *, may_begin: bool = False
+) -> Iterator[StudyRun]:
+    """Open a `StudyRun`, and tag this step's run with its purpose.
+
+    ``may_begin``: whether the first call may begin the campaign.
+    """
+    with StudyRun.open(study, store.open(), campaign, may_begin=may_begin) as run:
         complete_run_tags(dg.OpExecutionContext.get(), study, run.campaign)
         yield run
 
 
 def complete_run_tags(context: dg.OpExecutionContext, study: Study, campaign: str) -> None:
     """Add the tags of `asset_specs.run_tags` that the run lacks."""
-    of_run = study.with_models(tagged_models(context.run.tags, study))
+    of_run = study.with_models(tagged_models(context.run.tags, study.models))
     cause = next((cause for tag, cause in _CAUSES.items() if tag in context.run.tags), "launch")
     wanted = run_tags(of_run, campaign, cause)
-    if is_reported_later(context.run):
-        wanted[REPORTED_BY] = report_job_name(study)
     if wanted.keys() <= context.run.tags.keys():
         return
     # Current tags, not those at the step's start: an earlier step may have added some.
@@ -154,15 +201,6 @@ def complete_run_tags(context: dg.OpExecutionContext, study: Study, campaign: st
     known = run.tags if run is not None else {}
     if missing := {name: value for name, value in wanted.items() if name not in known}:
         context.instance.add_run_tags(context.run_id, missing)
-
-
-def is_reported_later(run: dg.DagsterRun) -> bool:
-    """Return whether the run only measures, as part of a job's backfill.
-
-    A backfill of assets (its runs belong to Dagster's unnamed job) goes down the graph by itself,
-    and reports once everything is measured.
-    """
-    return BACKFILL_ID_TAG in run.tags and not run.job_name.startswith("__")
 
 
 def is_retried(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:

@@ -52,16 +52,25 @@ class CampaignConfig(dg.Config):
     """Name of the campaign; the current one if empty."""
 
 
-class ReportConfig(CampaignConfig):
-    """Config of the report: its campaign and its contents."""
+class ReportConfig(dg.Config):
+    """Config of the report: its contents."""
 
     with_answers: bool = False
     """Whether report.html includes questions and answers; documents are often private."""
 
 
-def default_resources() -> dict[str, object]:
-    """Return the resources of the code location."""
+STORE, WATCH, DUCKDB = "contextcliff_store", "contextcliff_watch", "contextcliff_duckdb"
+"""Keys of the resources: the names of the parameters that take them."""
+
+
+def run_resources(root: Path | str = "", watch: Watch | None = None) -> dict[str, object]:
+    """Return the resources of a study's assets: the store at ``root`` (empty: its default)."""
+    return {STORE: StoreResource(root=str(root)), WATCH: watch or Watch()}
+
+
+def default_resources(root: Path | str = "") -> dict[str, object]:
+    """Return the resources of a code location: those of `run_resources`, and the store's DuckDB."""
     from dagster_duckdb import DuckDBResource  # not needed by the command line
 
-    database = str(Store(store_root()).duckdb_path)
-    return {"store": StoreResource(), "watch": Watch(), "duckdb": DuckDBResource(database=database)}
+    database = Store(Path(root or store_root())).duckdb_path
+    return {**run_resources(root), DUCKDB: DuckDBResource(database=str(database))}

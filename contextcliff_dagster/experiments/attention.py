@@ -43,7 +43,7 @@ class Attention(Experiment):
     section: ClassVar[Any] = StrictBool
     example: ClassVar[Any] = True
     host = "length_profile"
-    dimension = "tokens"
+    by_bins = True
     predictions = ATTENTION_PREDICTIONS
     records = ATTENTION_RECORDS
     description = (

@@ -36,7 +36,7 @@ class Controls(Experiment):
         tuple[Control, ...], AfterValidator(lambda named: tuple(c for c in CONTROLS if c in named))
     ]
     host = "length_profile"
-    dimension = "tokens"
+    by_bins = True
     predictions = CONTROL_PREDICTIONS
     records = CONTROL_RECORDS
     description = (

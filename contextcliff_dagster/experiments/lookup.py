@@ -67,11 +67,6 @@ def measuring_assets(study: Study, experiment: Experiment) -> list[str]:
     ]
 
 
-def document_assets_of(study: Study) -> list[str]:
-    """Return the names of the document assets of the study's experiments."""
-    return [name for e in asked_experiments(study) for name in e.document_assets()]
-
-
 def asked_keys(study: Study, store: Store, ledger: Ledger) -> Iterator[str]:
     """Yield the keys of the calls in the study's campaigns, even if another study paid for them.
 
@@ -89,14 +84,6 @@ def asked_keys(study: Study, store: Store, ledger: Ledger) -> Iterator[str]:
                 for (identity_hash,) in identities:
                     for call in planned_calls(run, experiment, identity_hash):
                         yield call.call_key
-
-
-def ops_of(experiment: Experiment | None, assets: Sequence[str]) -> list[str]:
-    """Return the op names of ``assets``, without the study's name."""
-    if experiment is None:
-        return list(assets)
-    results, op = experiment.asset_names("result"), experiment.op_of_result()
-    return list(dict.fromkeys(op if name in results else name for name in assets))
 
 
 def judged_assets(experiment: Experiment) -> list[str]:

@@ -14,6 +14,7 @@ from contextcliff_dagster.experiments.common.measurement import sources_of
 from contextcliff_dagster.experiments.common.records import examples_of
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import all_experiments, asked_experiments, partitioned
+from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.sampling.manifest import load_named_examples
 from contextcliff_dagster.store import Store, read_table
@@ -113,7 +114,7 @@ def study_sections(run: StudyRun, owner: Experiment | None = None) -> list[Secti
 
 
 def write_study_report(run: StudyRun, warn: Callable[[str], None] = _warn) -> ReportFiles:
-    """Write the campaign's report; ``latest`` then names this campaign.
+    """Write the campaign's report; ``latest`` names the newest begun campaign that has one.
 
     Then log it to the study's tracker (`track`); failures there go to ``warn`` and are not raised.
 
@@ -129,7 +130,11 @@ def write_study_report(run: StudyRun, warn: Callable[[str], None] = _warn) -> Re
         files = owner.write_report(run, sections)
     else:
         files = write_sections(sections, folder, title=run.study.description or run.study.name)
-    point_latest(folder)
+    campaigns = [one.name for one in list_campaigns(run.ledger, run.study.name)]
+    newer = campaigns[campaigns.index(run.campaign) + 1 :] if run.campaign in campaigns else []
+    reported = (run.store.report_dir(run.study.name, name) / files.json.name for name in newer)
+    if not any(file.is_file() for file in reported):
+        point_latest(folder)
     if run.study.track is not None and run.study.has_corpus:
         from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
         from contextcliff_dagster.experiments.tracking.tracker import track_report

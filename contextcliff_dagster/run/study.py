@@ -20,10 +20,8 @@ from contextcliff_dagster.experiments.common.measurement import estimate_cost
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import (
     asked_experiments,
-    document_assets_of,
     judged_assets,
     measuring_assets,
-    ops_of,
     partitioned,
 )
 from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
@@ -88,84 +86,90 @@ class LocalRuns:
         config: Config | None = None,
         watch: Watch | None = None,
     ) -> None:
-        """Materialize the named assets of the campaign in one run, and raise their errors.
+        """Materialize the named assets of the campaign, those made of answers in a second run.
 
-        ``experiment``: the experiment whose partitions the run covers (its documents' partitions
-        if ``names`` has its document asset); None if no asset is partitioned. ``config``: op
-        configuration besides the campaign.
+        ``experiment``: the experiment whose cells the run covers (its documents' partitions if
+        ``names`` has its document asset); None if no call is made. ``config``: of ops.
 
         Raises:
-            ContextCliffError: an asset failed, or a blocking check did.
+            ContextCliffError: an asset failed.
         """
+        from contextcliff_dagster.defs.asset_specs import (
+            documents_job_name,
+            job_name,
+            report_job_name,
+        )
+        from contextcliff_dagster.defs.dagster_internals import PARTITION_NAME_TAG
+        from contextcliff_dagster.defs.partitions import document_range_tags, range_tags
+
+        study, every = self.study, partitioned(self.study)
+        judged = {"report", *(name for each in every for name in judged_assets(each))}
+        # Jobs of the code location, so that their pages show the runs.
+        job, partitions = job_name(study, experiment or every[0]), {}
+        if experiment is not None and {*names} & {*experiment.document_assets()[:1]}:
+            job = documents_job_name(study, experiment)
+            partitions = document_range_tags(study, experiment)
+        elif experiment is not None:
+            partitions = range_tags(study, experiment, self.campaign)
+        if before := [name for name in names if name not in judged]:
+            self._run(job, before, partitions, config, watch)
+        if after := [name for name in names if name in judged]:
+            campaign = {PARTITION_NAME_TAG: self.campaign}
+            self._run(report_job_name(study), after, campaign, config, watch)
+
+    def _run(
+        self,
+        job: str,
+        names: Sequence[str],
+        partitions: Mapping[str, str],
+        config: Config | None,
+        watch: Watch | None,
+    ) -> None:
         import dagster as dg
 
         from contextcliff_dagster.defs.asset_specs import (
-            PREPARATION,
             asset_key,
-            documents_job_name,
-            job_name,
             refusals_raised,
             run_config,
             run_tags,
         )
-        from contextcliff_dagster.defs.dagster_internals import (
-            DagsterAssetCheckFailedError,
-            output_to_terminal,
-        )
-        from contextcliff_dagster.defs.partitions import document_range_tags, range_tags
-        from contextcliff_dagster.defs.resources import StoreResource, Watch
+        from contextcliff_dagster.defs.dagster_internals import output_to_terminal
+        from contextcliff_dagster.defs.partitions import add_campaign
+        from contextcliff_dagster.defs.resources import run_resources
         from contextcliff_dagster.defs.studies import study_assets
 
         study, instance = self.study, self.instance
         if instance is None and os.environ.get("DAGSTER_HOME"):
             instance = dg.DagsterInstance.get()
-        # Use a job of the code location, so that the job's page shows the run.
-        job, partitions = job_name(study, partitioned(study)[0]), {}
-        if experiment is not None and {*names} & {*experiment.document_assets()[:1]}:
-            job = documents_job_name(study, experiment)
-            partitions = document_range_tags(study, experiment)
-        elif experiment is not None:
-            job, partitions = job_name(study, experiment), range_tags(study, experiment)
         selection = dg.AssetSelection.assets(*(asset_key(study, name) for name in names))
-        store = StoreResource(root=str(self.store.root))
         definitions = dg.Definitions(
             assets=study_assets(study),
             jobs=[dg.define_asset_job(job, selection)],
-            resources={"store": store, "watch": watch or Watch()},
+            resources=run_resources(self.store.root, watch),
         )
-        tags = run_tags(study, self.campaign, self.cause) | partitions
-        undated = {*PREPARATION, *document_assets_of(study)}
-        dated = ops_of(experiment, [name for name in names if name not in undated])
-        more = dict(config or {})
+        tags = {**run_tags(study, self.campaign, self.cause), **partitions}
+        ops = {name: of for name, of in (config or {}).items() if name in names}
         if self.with_answers and "report" in names:
-            more["report"] = {"with_answers": True}
-        settings = run_config(study, self.campaign, dated, more)
+            ops["report"] = {"with_answers": True}
+        if "cost_estimate" in names:
+            ops["cost_estimate"] = {"campaign": self.campaign}
+        settings = run_config(study, ops)
         # The terminal belongs to the caller: Dagster's own lines go to its event log only.
         level = "DEBUG" if os.environ.get("CONTEXTCLIFF_VERBOSE") else "CRITICAL"
         settings["loggers"] = {"console": {"config": {"log_level": level}}}
         with suppress(OSError):  # the write itself reports its error
             make_folder(self.store.root)
-        try:
-            with (
-                study_used(self.store, study.name),
-                output_to_terminal(),
-                refusals_raised(),
-            ):
-                definitions.resolve_job_def(job).execute_in_process(
-                    instance=instance, tags=tags, run_config=settings
-                )
-        except DagsterAssetCheckFailedError as error:
-            raise self._refusal(experiment, error) from error
-
-    def _refusal(self, experiment: Experiment | None, error: Exception) -> ContextCliffError:
-        """Return the blocking check's sentence as an error, as the exception has only its name."""
-        if experiment is not None:
-            blocking = {check.name for check in experiment.checks if check.blocking}
-            with StudyRun.open(self.study, self.store, self.campaign) as run:
-                outcomes = experiment.check_records(run, experiment.read_record_table(run))
-            if why := [o.why for o in outcomes if o.name in blocking and not o.passed]:
-                return EngineError(" ".join(why))
-        return ContextCliffError(f"{error}; the run's asset checks say why.")
+        with (
+            study_used(self.store, study.name),
+            nullcontext(instance) if instance else dg.DagsterInstance.ephemeral() as recorder,
+            output_to_terminal(),
+            refusals_raised(),
+        ):
+            if partitions:
+                add_campaign(recorder, study, self.campaign)
+            definitions.resolve_job_def(job).execute_in_process(
+                instance=recorder, tags=tags, run_config=settings
+            )
 
 
 class ArchivedStudy(NamedTuple):

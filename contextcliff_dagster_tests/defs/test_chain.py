@@ -47,12 +47,13 @@ def test_one_run_takes_a_study_from_corpus_to_report(
     result = run()
 
     assert result.success
-    bins = {(f"{m}|{b}") for m in study.models for b in study.bin_keys}
+    (campaign,) = [p.name for p in (store.root / "tiny" / "profiles").iterdir()]
+    bins = {(f"{campaign}|{m}.{b}") for m in study.models for b in study.bin_keys}
     expected = dict.fromkeys(
         [
             *[(name, None) for name in ("raw_corpus", "length_map", "distribution_audit")],
-            *[(name, None) for name in ("manifest", "cost_estimate", "eval_records")],
-            *[(name, None) for name in ("metrics", "cliffs", "report")],
+            *[(name, None) for name in ("manifest", "cost_estimate")],
+            *[(name, campaign) for name in ("eval_records", "metrics", "cliffs", "report")],
             *[("predictions", key) for key in bins],
         ],
         1,
@@ -72,7 +73,6 @@ def test_one_run_takes_a_study_from_corpus_to_report(
     }  # no_shrink is skipped: there is no baseline
     assert all(check.passed for check in checks.values())
 
-    (campaign,) = [p.name for p in (store.root / "tiny" / "profiles").iterdir()]
     for model in study.models:
         for bin in study.bin_keys:
             rows = read_table(
@@ -142,7 +142,7 @@ def test_an_identical_rerun_turns_nothing_stale_and_a_new_sample_does(
 
     bigger = study.with_samples(5)
     run(*preparation, of=bigger)
-    assert {"reference-short|b00", "reference-long|b02"} <= stale(bigger, instance)
+    assert {"reference-short.b00", "reference-long.b02"} <= stale(bigger, instance)
     run(of=bigger)
     assert stale(bigger, instance) == set()
 

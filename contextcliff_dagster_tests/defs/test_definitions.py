@@ -84,24 +84,22 @@ def test_column_schemas_come_from_the_contracts(location: dg.Definitions) -> Non
         assert [c.name for c in shown.columns] == list(table.column_names)
 
 
-def test_predictions_are_partitioned_by_model_and_tokens(location: dg.Definitions) -> None:
-    key = dg.AssetKey(["quick", "predictions"])
-    partitions = location.resolve_asset_graph().get(key).partitions_def
-    assert isinstance(partitions, dg.MultiPartitionsDefinition)
-    # Alphabetical order decides plots and backfills: model must come first.
-    assert list(partitions.partition_dimension_names) == ["model", "tokens"]
-    assert partitions.get_partition_keys()[0] == "reference-short|b00"
-
-
-def test_what_costs_calls_never_runs_by_itself(location: dg.Definitions) -> None:
+def test_predictions_are_partitioned_by_campaign_and_cell(location: dg.Definitions) -> None:
     graph = location.resolve_asset_graph()
-    by_itself = {
-        k.path[-1] for k in graph.get_all_asset_keys() if graph.get(k).automation_condition
-    }
-    assert by_itself == {
-        "cost_estimate", "eval_records", "metrics", "cliffs", "report", "database",
-        *(f"{name}_{step}" for name in EXPERIMENTS for step in ("records", "result")),
-    }  # fmt: skip
+    partitions = graph.get(dg.AssetKey(["quick", "predictions"])).partitions_def
+    assert isinstance(partitions, dg.MultiPartitionsDefinition)
+    # Alphabetical order decides plots and backfills: the campaign must come first.
+    campaigns, cells = partitions.partitions_defs
+    assert (campaigns.name, cells.name) == ("campaign", "cell")
+    assert cells.partitions_def.get_partition_keys()[0] == "reference-short.b00"
+    for name in ("eval_records", "metrics", "cliffs", "report"):
+        of = graph.get(dg.AssetKey(["quick", name])).partitions_def
+        assert of == campaigns.partitions_def
+
+
+def test_nothing_runs_by_itself_but_by_the_sensor_that_reports(location: dg.Definitions) -> None:
+    graph = location.resolve_asset_graph()
+    assert not [k for k in graph.get_all_asset_keys() if graph.get(k).automation_condition]
 
 
 def test_each_study_has_its_two_jobs(location: dg.Definitions) -> None:
@@ -119,20 +117,6 @@ def test_loading_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_follow_up_assets_follow_a_partly_measured_study(
-    run, prepared: None, study, instance: dg.DagsterInstance
-) -> None:
-    from contextcliff_dagster.defs.resources import default_resources
-    from contextcliff_dagster.defs.studies import study_assets
-
-    location = dg.Definitions(assets=study_assets(study), resources=default_resources())
-    first = dg.evaluate_automation_conditions(location, instance)
-    run("predictions", first="reference-short|b00", last="reference-short|b01")
-    tick = dg.evaluate_automation_conditions(location, instance, cursor=first.cursor)
-    assert tick.get_num_requested(dg.AssetKey(["tiny", "eval_records"])) == 1
-    assert tick.get_num_requested(dg.AssetKey(["tiny", "predictions"])) == 0
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from contextcliff_dagster.contracts.extensions import extensions
 from contextcliff_dagster.defs.asset_specs import RETRY_TAG, documents_job_name, job_name
 from contextcliff_dagster.defs.database import view_sql
 from contextcliff_dagster.defs.studies import study_assets, study_parts
-from contextcliff_dagster.defs.ui.results import DIMENSION, with_token_ranges
+from contextcliff_dagster.defs.ui.results import with_token_ranges
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.lookup import (
     all_experiments,
@@ -100,7 +100,7 @@ def test_keys_of_bins_say_their_tokens_and_other_keys_say_themselves(
     assert isinstance(asset.partitions_def, dg.MultiPartitionsDefinition)
     spec = next(iter(asset.specs))
     explained = "Token ranges appear once" in str(spec.description)
-    assert explained == (experiment.dimension == DIMENSION)
+    assert explained == (experiment.by_bins)
 
 
 def test_jobs_retry_failed_runs_and_carry_the_study(asking: tuple[Study, Experiment]) -> None:

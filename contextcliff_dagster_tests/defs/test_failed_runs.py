@@ -24,7 +24,7 @@ from contextcliff_dagster.defs.alerts import (
     failure_of,
 )
 from contextcliff_dagster.defs.home import COMMAND_LINE
-from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.defs.resources import STORE, StoreResource
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.support.servers.webhook import SECRET, Webhook, webhook
@@ -76,7 +76,7 @@ class Ticks:
         context = dg.build_sensor_context(
             instance=self.instance,
             cursor=self.cursor,
-            resources={"store": StoreResource(root=str(self.store.root))},
+            resources={STORE: StoreResource(root=str(self.store.root))},
         )
         data = failed_runs_sensor([self.study, *self.others]).evaluate_tick(context)
         self.cursor = data.cursor

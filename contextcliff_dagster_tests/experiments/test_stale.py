@@ -191,7 +191,7 @@ def test_dagster_shows_what_an_edit_turned_stale_and_then_what_is_made_of_it(
 ) -> None:
     run()
     assert stale(study, instance) == set()
-    partitions = {f"{model}|b0{n}" for model in study.models for n in range(3)}
+    partitions = {f"{model}.b0{n}" for model in study.models for n in range(3)}
     for edit, expected in (
         ({"analysis": {"resamples": 100, "tolerance": 0.2}}, {"metrics", "cliffs"}),
         ({"scoring": {"primary": "f1"}}, {"eval_records"}),

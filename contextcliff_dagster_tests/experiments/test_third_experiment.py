@@ -19,13 +19,13 @@ from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.answers import read_answers
 from contextcliff_dagster.experiments.common.experiment import Step
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.experiments.lookup import judged_assets, ops_of
 from contextcliff_dagster.inference.spending import Budget
 from contextcliff_dagster.run.study import prepare_study, profile_study, rebuild_report
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster.studies.experiment_table import EXPERIMENTS
 from contextcliff_dagster_tests.support.sizes_experiment import SIZES, Sizes
+from contextcliff_dagster_tests.support.ticks import schedule_tick
 from contextcliff_dagster_tests.support.tiny_study import TINY
 
 ALONE = """\
@@ -62,8 +62,9 @@ def test_it_has_assets_and_partitions_of_its_own(alone: Study, both: Study) -> N
     by_name = {key.path[-1]: asset for asset in study_assets(both) for key in asset.keys}
     assert own < by_name.keys()
     partitions = by_name["sizes_predictions"].partitions_def
-    assert partitions is not None
-    assert partitions.get_partition_keys() == ["reference-short|r006", "reference-short|r020"]
+    assert isinstance(partitions, dg.MultiPartitionsDefinition)
+    cells = partitions.get_partitions_def_for_dimension("cell")
+    assert cells.get_partition_keys() == ["reference-short.r006", "reference-short.r020"]
     assert {job.name for job in study_jobs(both)} == {"profile_tiny", "pilot_tiny", "sizes_tiny"}
 
 
@@ -169,7 +170,7 @@ def test_several_results_are_made_by_one_op(alone: Study) -> None:
     two = TwoResults()
     made = experiment_assets(alone, two)
     ops = {asset.op.name.partition("__")[2] for asset in made}
-    assert set(ops_of(two, judged_assets(two))) == {"two_records", "two_means"} <= ops
+    assert {*two.asset_names("records"), two.op_of_result()} == {"two_records", "two_means"} <= ops
 
 
 def test_a_study_says_what_is_wrong_with_its_section(alone: Study, tmp_path: Path) -> None:
@@ -197,10 +198,8 @@ def test_a_schedule_measures_each_experiment_in_the_same_campaign(both: Study) -
     campaigns = set()
     for schedule in location.schedules or ():
         assert isinstance(schedule, dg.ScheduleDefinition)
-        context = dg.build_schedule_context(
-            scheduled_execution_time=tick, resources=default_resources()
-        )
-        (request,) = schedule(context)
+        with dg.instance_for_test() as instance:
+            (request,) = schedule_tick(schedule, instance, tick, default_resources())
         job = location.resolve_job_def(schedule.job_name)
         assert dg.validate_run_config(job, request.run_config)
         campaigns.add(request.tags["contextcliff/campaign"])

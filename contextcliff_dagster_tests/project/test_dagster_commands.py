@@ -18,7 +18,7 @@ from contextcliff_dagster_tests.support.terminal import call
 
 PAGES = [CHECKOUT / "README.md", *sorted(DOCS.glob("*.md"))]
 BINARIES = Path(sys.executable).parent
-RANGE = "reference-short|b01...reference-short|b02"
+CONFIG = re.compile(r"where the file has `(ops:[^`]*)`")
 
 
 def commands(program: str) -> list[tuple[Path, list[str]]]:
@@ -48,19 +48,14 @@ def test_make_install_brings_dagster_and_other_programs_are_named_with_their_ext
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("program", ["dagster", "dg"])
 def test_bins_are_measured_from_a_shell_which_is_told_of_the_home(
-    program: str, contextcliff_home: Path, monkeypatch: pytest.MonkeyPatch
+    program: str, contextcliff_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert call("prepare", "quick").code == 0
     monkeypatch.delenv("DAGSTER_HOME")
-    config = '{"ops": {"quick__predictions": {"config": {"samples_per_bin": 2}}}}'
-    words = [
-        *("dg", "launch", "--assets", "quick/predictions", "--partition-range", RANGE),
-        *("--config-json", config),
-    ]
-    if program == "dagster":
-        words = next(
-            one for page, one in commands(r"dagster") if "materialize" in one and RANGE in one
-        )
+    words = next(one for _, one in commands(program) if "two-bins.yaml" in one)
+    (config,) = CONFIG.findall((DOCS / "ui.md").read_text("utf-8"))
+    (tmp_path / "two-bins.yaml").write_text(config, encoding="utf-8")
+    words = [word.replace("two-bins", str(tmp_path / "two-bins")) for word in words]
     ended = subprocess.run(
         [str(BINARIES / Path(words[0]).name), *words[1:]],
         cwd=CHECKOUT,

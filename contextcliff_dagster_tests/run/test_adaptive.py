@@ -10,9 +10,11 @@ import pytest
 from contextcliff_dagster.analysis.design.allocation import Target
 from contextcliff_dagster.contracts import BudgetError, StudyError
 from contextcliff_dagster.defs.automation import study_sensors
-from contextcliff_dagster.defs.resources import StoreResource, Watch
+from contextcliff_dagster.defs.resources import STORE, StoreResource, Watch, run_resources
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.study_run import open_ledger
+from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
+from contextcliff_dagster.experiments.lookup import judged_assets
 from contextcliff_dagster.inference.ledger.campaigns import ensure_campaign
 from contextcliff_dagster.run.adaptive import profile_targeted
 from contextcliff_dagster.run.study import LocalRuns
@@ -53,26 +55,29 @@ def calls_of(store: Store) -> int:
 def test_the_sensor_asks_round_by_round_and_falls_silent(
     study: Study, store: Store, instance: dg.DagsterInstance
 ) -> None:
-    measure, _ = study_jobs(study)
-    (sensor,) = study_sensors(study, measure)
+    jobs = study_jobs(study)
+    (sensor,) = study_sensors(study, jobs)
     assert sensor.default_status is dg.DefaultSensorStatus.STOPPED
     definitions = dg.Definitions(
         assets=study_assets(study),
-        jobs=[measure],
+        jobs=jobs,
         sensors=[sensor],
-        resources={"store": StoreResource(root=str(store.root)), "watch": Watch()},
+        resources=run_resources(store.root),
     )
 
     store_resource = StoreResource(root=str(store.root))
 
     def evaluated() -> dg.SensorExecutionData:
-        resources = {"store": store_resource}
+        resources = {STORE: store_resource}
         return sensor.evaluate_tick(dg.build_sensor_context(instance=instance, resources=resources))
 
     def measured(request: dg.RunRequest) -> bool:
-        done = definitions.resolve_job_def(measure.name).execute_in_process(
+        done = definitions.resolve_job_def("measure_tiny").execute_in_process(
             run_config=request.run_config, tags=request.tags, instance=instance
         )
+        if done.success:  # as `report_when_measured` does
+            runs = LocalRuns.of(study, store, instance=instance)
+            runs.materialize(None, [*judged_assets(LENGTH_PROFILE), "report"])
         return done.success
 
     (first,) = evaluated().run_requests
@@ -108,26 +113,25 @@ def test_the_sensor_asks_round_by_round_and_falls_silent(
 def test_the_sensor_waits_while_a_round_is_measured(
     study: Study, store: Store, instance: dg.DagsterInstance
 ) -> None:
-    measure, _ = study_jobs(study)
-    (sensor,) = study_sensors(study, measure)
+    (sensor,) = study_sensors(study, study_jobs(study))
     instance.add_run(
-        dg.DagsterRun(job_name=measure.name, run_id="one", status=dg.DagsterRunStatus.STARTED)
+        dg.DagsterRun(job_name="measure_tiny", run_id="one", status=dg.DagsterRunStatus.STARTED)
     )
-    resources = {"store": StoreResource(root=str(store.root))}
+    resources = {STORE: StoreResource(root=str(store.root))}
     context = dg.build_sensor_context(instance=instance, resources=resources)
     ticked = sensor.evaluate_tick(context)
     assert "being measured" in str(ticked.skip_message)
 
 
 def test_only_a_study_that_says_so_has_a_sensor(study: Study) -> None:
-    assert study_sensors(study.changed(targeted=None), study_jobs(study)[0]) == []
+    assert study_sensors(study.changed(targeted=None), study_jobs(study)) == []
 
 
 @pytest.fixture
 def prepared(run: Run) -> None:
     """The manifest is frozen."""
     names = ("raw_corpus", "length_map", "distribution_audit", "manifest")
-    run(*names, first="reference-short|b00", last="reference-short|b04")
+    run(*names, first="reference-short.b00", last="reference-short.b04")
 
 
 @pytest.mark.usefixtures("prepared")
@@ -173,11 +177,11 @@ def test_a_bin_never_gives_more_than_the_study_samples(
 ) -> None:
     with pytest.raises(StudyError, match="sampled with 16"):
         run(
-            "predictions", first="reference-short|b00", last="reference-short|b01",
+            "predictions", first="reference-short.b00", last="reference-short.b01",
             config={"predictions": {"samples": {"b00": 17}}},
         )  # fmt: skip
     run(
-        "predictions", first="reference-short|b00", last="reference-short|b04",
+        "predictions", first="reference-short.b00", last="reference-short.b04",
         config={"predictions": {"samples": {"b01": 2, "b03": 1}}},
     )  # fmt: skip
     assert calls_of(store) == 3

@@ -64,7 +64,7 @@ def test_above_one_call_in_a_hundred_nothing_is_concluded(
     # In Dagster it is a check of its own, and what comes after the records does not run.
     served = study.with_models(SERVED)
     again = run(
-        "eval_records", "metrics", "cliffs", of=served, first="served|b00", last="served|b02",
+        "eval_records", "metrics", "cliffs", of=served, first="served.b00", last="served.b02",
         raise_on_error=False,
     )  # fmt: skip
     (check,) = [

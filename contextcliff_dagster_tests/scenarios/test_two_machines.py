@@ -12,7 +12,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from contextcliff_dagster.defs.partitions import partition_key, range_tags
+from contextcliff_dagster.defs.partitions import add_campaign, range_tags
+from contextcliff_dagster.experiments.common.study_run import campaign_of, open_ledger
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.run.study import prepare_study
@@ -68,9 +69,11 @@ class Site:
 
     def run(self, model: str) -> None:
         """Launch the study's job for one model, with its run worker on a machine of its own."""
-        cells = LENGTH_PROFILE.cells(self.study)
-        ends = [partition_key(LENGTH_PROFILE, model, cell) for cell in (cells[0], cells[-1])]
-        tags = {**range_tags(self.study, LENGTH_PROFILE, ends), "test/model": model}
+        with dg.DagsterInstance.get() as instance, open_ledger(Store.default()) as ledger:
+            campaign = campaign_of(ledger, self.study)
+            add_campaign(instance, self.study, campaign)
+        range_of_model = range_tags(self.study, LENGTH_PROFILE, campaign, [model])
+        tags = {**range_of_model, "test/model": model}
         command = (*PROFILE, "-j", "profile_tiny", "--tags", json.dumps(tags))
         self.start(f"run of {model}", sys.executable, *command, on=self.machines[model])
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.contracts import PREDICTIONS
+from contextcliff_dagster.defs.asset_specs import PREPARATION
 from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster_tests.support.dagster_ui import REPOSITORY, DagsterUi, running_ui
 from contextcliff_dagster_tests.support.postgres import free_port
@@ -45,21 +46,30 @@ def rows_and_times(store: Store) -> dict[tuple[str, str], tuple[int, int]]:
     return found
 
 
-def measure(ui: DagsterUi, cells: list[tuple[str, str]], job: str) -> None:
+def measure(ui: DagsterUi, keys: list[str], job: str) -> None:
     """As from the page of ``job``, which names all its assets."""
     selector = {**REPOSITORY, "pipelineName": job}
     assets = [one["assetKey"]["path"] for one in ui.ask(ASSETS, job=selector)["assetNodes"]]
-    ui.backfill(assets, ["|".join(cell) for cell in cells], job)
+    ui.backfill(assets, keys, job)
 
 
 def test_a_person_measures_from_the_ui(contextcliff_home: Path, tmp_path: Path) -> None:
     store = Store(contextcliff_home)
     with running_ui(tmp_path, "--port", str(free_port())) as ui:
-        measure(ui, CELLS, "pilot_quick")
+        campaign = "by-hand"
+        ended = ui.launch(
+            "begin_campaign_quick",
+            config={"ops": {"quick__begin_campaign": {"config": {"name": campaign}}}},
+        )
+        assert ended["status"] == "SUCCESS", ended
+        prepared = [["quick", name] for name in (*PREPARATION, "cost_estimate")]
+        assert ui.launch("__ASSET_JOB", prepared)["status"] == "SUCCESS"
+        keys = {cell: f"{campaign}|{'.'.join(cell)}" for cell in CELLS}
+        measure(ui, [*keys.values()], "pilot_quick")
         pilot = rows_and_times(store)
         assert {cell: rows for cell, (rows, _) in pilot.items()} == dict.fromkeys(CELLS, PILOT)
 
-        ui.backfill([["quick", "predictions"]], ["|".join(cell) for cell in TOPPED_UP])
+        ui.backfill([["quick", "predictions"]], [keys[cell] for cell in TOPPED_UP])
         after = rows_and_times(store)
         assert {cell: after[cell][0] for cell in TOPPED_UP} == dict.fromkeys(TOPPED_UP, FULL)
         untouched = set(pilot) - set(TOPPED_UP)
@@ -67,7 +77,7 @@ def test_a_person_measures_from_the_ui(contextcliff_home: Path, tmp_path: Path) 
             cell: pilot[cell] for cell in untouched
         }
 
-        measure(ui, CELLS, "profile_quick")
+        measure(ui, [*keys.values()], "profile_quick")
         assert {rows for rows, _ in rows_and_times(store).values()} == {FULL}
         profiles = ui.ask(RUNS, job="profile_quick")["runsOrError"]["results"]
         insist_on_tags(profiles)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,13 @@ _HANGS_AFTER_S = 900
 _BACKFILL = """
 mutation ($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
   __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"""
+_RUN = """
+mutation ($selector: JobOrPipelineSelector!, $config: RunConfigData!) { launchRun(
+  executionParams: {selector: $selector, runConfigData: $config, mode: "default"}) {
+    __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
+_ENDED = """
+query ($id: ID!) { runOrError(runId: $id) { ... on Run { status eventConnection { events {
+  ... on ExecutionStepFailureEvent { error { message stack } } } } } } }"""
 _STATUS = """
 query ($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill {
   status error { message } } } }"""
@@ -66,6 +73,23 @@ class DagsterUi:
                 raise TimeoutError(answer)
             time.sleep(1)
         return answer
+
+    def launch(
+        self, job: str, assets: Sequence[list[str]] = (), config: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Launch a job, of some of its assets alone if named; return the run once it is over."""
+        selector: dict[str, Any] = {**REPOSITORY, "jobName": job}
+        if assets:
+            selector["assetSelection"] = [{"path": key} for key in assets]
+        launched = self.ask(_RUN, selector=selector, config=config or {})["launchRun"]
+        assert launched["__typename"] == "LaunchRunSuccess", launched
+        answer = self.ask_until(
+            lambda answer: answer["runOrError"]["status"] in ("SUCCESS", "FAILURE"),
+            _ENDED,
+            id=launched["run"]["runId"],
+        )
+        run: dict[str, Any] = answer["runOrError"]
+        return run
 
     def backfill(self, assets: list[list[str]], partitions: list[str], job: str = "") -> None:
         """Ask for a backfill as the page's dialog does, and wait until it has succeeded.

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from contextcliff_dagster.defs.resources import StoreResource, Watch
+from contextcliff_dagster.defs.partitions import add_campaign
+from contextcliff_dagster.defs.resources import run_resources
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.inference.engines.base import Decoding, Delta
 from contextcliff_dagster.inference.engines.reference import ReferenceEngine
@@ -52,12 +53,15 @@ def main() -> int:
     definitions = dg.Definitions(
         study_assets(study),
         jobs=study_jobs(study),
-        resources={"store": StoreResource(), "watch": Watch()},
+        resources=run_resources(),
     )
+    instance = dg.DagsterInstance.ephemeral()
+    add_campaign(instance, study, request["tags"]["contextcliff/campaign"])
     done = definitions.resolve_job_def("profile_tiny").execute_in_process(
         run_config=request["run_config"],
         tags=request["tags"],
         asset_selection=[dg.AssetKey(path) for path in request["assets"]],
+        instance=instance,
         raise_on_error=False,
     )
     return 0 if done.success else 1

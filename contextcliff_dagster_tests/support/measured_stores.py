@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.store import Store
+from contextcliff_dagster.contracts import PREDICTIONS
+from contextcliff_dagster.store import Store, read_table, write_table
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.support.terminal import call
 
@@ -82,3 +83,12 @@ def measured_copy(
 
     copy_of_made(tmp_path_factory, name, make, store.root)
     return study
+
+
+def make_worse(study: Study, store: Store, campaign: str) -> None:
+    """Every answer of one model is wrong in the recorded tables of ``campaign``."""
+    folder = store.campaign_dir("predictions", study.name, campaign)
+    for path in sorted((folder / "model=reference-short").rglob("*.parquet")):
+        table = read_table(path, PREDICTIONS)
+        rows = table.to_pylist()
+        write_table(path, [{**row, "raw_output": "000000"} for row in rows], PREDICTIONS)

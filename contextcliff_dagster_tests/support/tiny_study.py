@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
 
-from contextcliff_dagster.defs.asset_specs import group, refusals_raised
-from contextcliff_dagster.defs.resources import StoreResource, Watch
+from contextcliff_dagster.defs.asset_specs import (
+    PREPARATION,
+    asset_key,
+    refusals_raised,
+    run_config,
+)
+from contextcliff_dagster.defs.partitions import add_campaign
+from contextcliff_dagster.defs.resources import Watch, run_resources
 from contextcliff_dagster.defs.studies import study_assets
+from contextcliff_dagster.experiments.common.study_run import campaign_of, open_ledger
+from contextcliff_dagster.experiments.lookup import judged_assets, partitioned
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.run.study import prepare_study
 from contextcliff_dagster.store import Store
@@ -29,7 +38,7 @@ models: [reference-short, reference-long]
 analysis: {resamples: 100}
 """
 
-Run = Callable[..., dg.ExecuteInProcessResult]
+Run = Callable[..., "Ran"]
 
 
 @pytest.fixture
@@ -61,38 +70,83 @@ def instance() -> dg.DagsterInstance:
     return dg.DagsterInstance.ephemeral()
 
 
+@dataclass(frozen=True)
+class Ran:
+    """What the runs of one request did, the measuring one before the judging one."""
+
+    runs: Sequence[dg.ExecuteInProcessResult]
+
+    @property
+    def success(self) -> bool:
+        return all(run.success for run in self.runs)
+
+    @property
+    def run_id(self) -> str:
+        return self.runs[-1].run_id
+
+    @property
+    def all_events(self) -> list[dg.DagsterEvent]:
+        return [event for run in self.runs for event in run.all_events]
+
+    def get_asset_materialization_events(self) -> list[dg.DagsterEvent]:
+        return [event for run in self.runs for event in run.get_asset_materialization_events()]
+
+    def get_asset_check_evaluations(self) -> list[dg.AssetCheckEvaluation]:
+        return [check for run in self.runs for check in run.get_asset_check_evaluations()]
+
+
 @pytest.fixture
 def run(study: Study, store: Store, instance: dg.DagsterInstance) -> Run:
-    """Materialize assets of the study; ``first`` and ``last`` are partitions as ``model|bin``."""
+    """Materialize assets of the study; ``first`` and ``last`` are cells, ``campaign`` the current
+    one unless named; a run that is not ``ranged`` has its partitions from ``tags``, if any."""
 
     def materialize(
         *names: str,
-        first: str = "reference-short|b00",
-        last: str = "reference-long|b02",
+        first: str = "reference-short.b00",
+        last: str = "reference-long.b02",
+        campaign: str | None = None,
+        ranged: bool = True,
         config: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
         of: Study = study,
         raise_on_error: bool = True,
         tags: Mapping[str, str] | None = None,
-    ) -> dg.ExecuteInProcessResult:
-        ops = {f"{group(of)}__{op}": {"config": dict(c)} for op, c in (config or {}).items()}
-        with refusals_raised():
-            return dg.materialize(
-                study_assets(of),
-                selection=[dg.AssetKey([of.name, name]) for name in names] if names else None,
-                resources={"store": StoreResource(root=str(store.root)), "watch": watch or Watch()},
-                instance=instance,
-                tags={
-                    "dagster/asset_partition_range_start": first,
-                    "dagster/asset_partition_range_end": last,
-                    **(tags or {}),
-                },
-                run_config={
-                    "ops": ops,
-                    "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-                },
-                raise_on_error=raise_on_error,
-            )
+    ) -> Ran:
+        with open_ledger(store) as ledger:
+            campaign = campaign or campaign_of(ledger, of)
+        assets = study_assets(of)
+        wanted = names or [key.path[-1] for asset in assets for key in asset.keys]
+        if {*wanted} - {*PREPARATION, "cost_estimate"}:
+            add_campaign(instance, of, campaign)
+        judged = {*(name for e in partitioned(of) for name in judged_assets(e)), "report"}
+        measured = {
+            "dagster/asset_partition_range_start": f"{campaign}|{first}",
+            "dagster/asset_partition_range_end": f"{campaign}|{last}",
+        }
+        measured = measured if ranged else {}
+        runs = []
+        for chosen, partitions in (
+            ([name for name in wanted if name not in judged], measured),
+            ([name for name in wanted if name in judged], {"dagster/partition": campaign}),
+        ):
+            if not chosen:
+                continue
+            settings = run_config(of, {op: c for op, c in (config or {}).items() if op in chosen})
+            settings["loggers"] = {"console": {"config": {"log_level": "CRITICAL"}}}
+            with refusals_raised():
+                done = dg.materialize(
+                    assets,
+                    selection=[asset_key(of, name) for name in chosen],
+                    resources=run_resources(store.root, watch),
+                    instance=instance,
+                    tags={**partitions, **(tags or {})},
+                    run_config=settings,
+                    raise_on_error=raise_on_error,
+                )
+            runs.append(done)
+            if not done.success:
+                break
+        return Ran(runs)
 
     return materialize
 

@@ -10,35 +10,35 @@ from typing import Any
 
 import dagster as dg
 
-from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.contracts import ContextCliffError, EngineError
 from contextcliff_dagster.defs import checks
 from contextcliff_dagster.defs.alerts import alert
 from contextcliff_dagster.defs.asset_specs import (
-    FOLLOW_RECORDS,
     asset_key,
+    decorated,
     described,
-    forbid_retry,
     group,
-    report_job_name,
-    single_run,
     study_asset,
 )
 from contextcliff_dagster.defs.automation import report_freshness
 from contextcliff_dagster.defs.dagster_internals import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 from contextcliff_dagster.defs.executors.gpu import device_tags
 from contextcliff_dagster.defs.partitions import (
-    cells_by_model,
+    Cells,
+    add_campaign,
+    campaign_partitions,
+    cells_of_keys,
     document_partitions,
+    every_cell,
     experiment_partitions,
-    is_reported_later,
     partition_key,
-    tagged_partitions,
+    tagged_cells,
     tagged_run,
 )
-from contextcliff_dagster.defs.resources import CampaignConfig, ReportConfig, StoreResource, Watch
+from contextcliff_dagster.defs.resources import ReportConfig, StoreResource, Watch
 from contextcliff_dagster.defs.ui import calls, results
 from contextcliff_dagster.defs.ui.calls import StepProgress
-from contextcliff_dagster.defs.ui.results import DIMENSION, range_of
+from contextcliff_dagster.defs.ui.results import range_of
 from contextcliff_dagster.experiments.common.code_version import (
     documents_version,
     experiment_version,
@@ -73,7 +73,7 @@ from contextcliff_dagster.studies.experiment_table import load_experiment
 CODE_VERSION_TAG = "dagster/code_version"
 
 
-class MeasureConfig(CampaignConfig):
+class MeasureConfig(dg.Config):
     """Config of a measuring run; empty fields take the study's values."""
 
     samples_per_bin: int | None = None
@@ -132,7 +132,7 @@ class Measuring:
         """Return whether the partition's last materialization has the current code version."""
         of = dg.AssetRecordsFilter(
             asset_key=self.context.asset_key,
-            asset_partitions=[partition_key(self.experiment, model, cell)],
+            asset_partitions=[partition_key(self.run.campaign, model, cell)],
         )
         for record in self.context.instance.fetch_materializations(of, limit=1).records:
             made = record.asset_materialization
@@ -172,14 +172,14 @@ class Measuring:
             maybe_paid=run.ledger.maybe_paid(row["call_key"] for row in rows),
             progress=progress,
         )
-        if experiment.dimension == DIMENSION:
+        if experiment.by_bins:
             metadata = {"tokens": range_of(run.manifest.bins, cell), **metadata}
         if self.config.why:
             metadata["round"] = self.config.why
         self.context.log_event(
             dg.AssetMaterialization(
                 self.context.asset_key,
-                partition=partition_key(experiment, model, cell),
+                partition=partition_key(run.campaign, model, cell),
                 metadata=metadata,
                 tags=calls.version_tags(rows, self.code_version, self._sources()),
             )
@@ -211,8 +211,10 @@ def document_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDefin
         partitions_def=partitions,
         dagster_type=dg.Nothing,
     )
-    def documents(context: dg.AssetExecutionContext, store: StoreResource) -> Iterator[Any]:
-        where = store.open()
+    def documents(
+        context: dg.AssetExecutionContext, contextcliff_store: StoreResource
+    ) -> Iterator[Any]:
+        where = contextcliff_store.open()
         keys = [partitions.get_partition_key_from_str(key) for key in context.partition_keys]
         for done, key in enumerate(keys):
             report_step("documents", done, len(keys))
@@ -240,8 +242,8 @@ def document_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDefin
         kinds={"python", "json"},
         code_version=code_version,
     )
-    def manifest(store: StoreResource) -> dg.MaterializeResult:
-        listed = kept.freeze(study, store.open())
+    def manifest(contextcliff_store: StoreResource) -> dg.MaterializeResult:
+        listed = kept.freeze(study, contextcliff_store.open())
         return dg.MaterializeResult(
             # The hash: else an identical rerun would make everything downstream stale.
             data_version=dg.DataVersion(listed.sha256),
@@ -279,6 +281,7 @@ def _predictions(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
         table=experiment.predictions,
         code_version=code_version,
         partitions_def=experiment_partitions(study, experiment),
+        partitions_per_run=len(experiment.cells(study)),  # a backfill is one run per model
         op_tags=device_tags(study),
         # Nothing passes through an IO manager: downstream reads the store.
         dagster_type=dg.Nothing,
@@ -286,9 +289,11 @@ def _predictions(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
     def predictions(
         context: dg.AssetExecutionContext,
         config: MeasureConfig,
-        store: StoreResource,
-        watch: dg.ResourceParam[Watch],
+        contextcliff_store: StoreResource,
+        contextcliff_watch: dg.ResourceParam[Watch],
     ) -> Iterator[Any]:
+        watch = contextcliff_watch
+
         def on_wait(sentence: str) -> None:
             context.log.info(sentence)
             if watch.on_wait is not None:
@@ -297,21 +302,20 @@ def _predictions(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
         budget = Budget(usd=config.budget_usd) if config.budget_usd is not None else watch.budget
         deadline_s = config.deadline_s or watch.deadline_s or study.calls.deadline_s
         control = RunControl(budget, deadline_after(deadline_s), watch.should_stop, on_wait=on_wait)
-        # Not `partition_keys` alone: of a single partition that is its name, without dimensions.
-        partitions = tagged_partitions(context.run.tags, study, experiment)
-        cells_of = cells_by_model(study, partitions or context.partition_keys)
-        with tagged_run(study, store, config.campaign) as run:
-            require_known_answers(run, experiment, cells_of)
-            measuring = Measuring(context, config, watch, run, experiment, code_version)
-            try:
-                with engines_kept():
-                    for model, cells in cells_of.items():
-                        measuring.measure(model, cells, control)
-            except ContextCliffError:
-                measuring.keep(cells_of)
-                raise
-            finally:
-                measuring.progress.conclude()
+        asked = _asked(context, study, experiment, contextcliff_store)
+        for campaign, cells_of in asked.items():
+            with tagged_run(study, contextcliff_store, campaign, may_begin=True) as run:
+                require_known_answers(run, experiment, cells_of)
+                measuring = Measuring(context, config, watch, run, experiment, code_version)
+                try:
+                    with engines_kept():
+                        for model, cells in cells_of.items():
+                            measuring.measure(model, cells, control)
+                except ContextCliffError:
+                    measuring.keep(cells_of)
+                    raise
+                finally:
+                    measuring.progress.conclude()
         forget_shared_texts()
         return_freed_memory()  # the analysis needs memory, and so does the report
         # Each finished cell has logged its own materialization, so that a crash keeps those before
@@ -322,14 +326,31 @@ def _predictions(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
     return predictions
 
 
+def _asked(
+    context: dg.AssetExecutionContext, study: Study, experiment: Experiment, store: StoreResource
+) -> Cells:
+    """Return the cells that the run measures; without partitions, all of the current campaign.
+
+    Raises:
+        StudyError: a partition is not one of this study.
+    """
+    if tagged_cells(context.run.tags, study, experiment):
+        return cells_of_keys(study, experiment, map(str, context.partition_keys))
+    with StudyRun.open(study, store.open()) as run:
+        add_campaign(context.instance, study, run.campaign)
+        return {run.campaign: every_cell(study, experiment)}
+
+
 def _records(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
     (name,) = experiment.asset_names("records")
     asked = [
         member for member in (experiment, *guests(experiment, study)) if member.is_asked(study)
     ]
 
-    @single_run(
+    @decorated(
         dg.multi_asset,
+        partitions_per_run=1,
+        partitions_def=campaign_partitions(study),
         name=f"{group(study)}__{name}",
         specs=[
             dg.AssetSpec(
@@ -340,7 +361,6 @@ def _records(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
                     deps=[asset for member in asked for asset in member.asset_names("predictions")],
                     kinds={"python", "parquet"},
                     table=experiment.records,
-                    automation_condition=FOLLOW_RECORDS,
                     code_version=experiment_version(study, experiment, "records"),
                 )
             )
@@ -349,24 +369,23 @@ def _records(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
         can_subset=True,  # a step need not make it, nor then its checks
     )
     def records(
-        context: dg.AssetExecutionContext, config: CampaignConfig, store: StoreResource
+        context: dg.AssetExecutionContext, contextcliff_store: StoreResource
     ) -> Iterator[dg.MaterializeResult]:
-        if is_reported_later(context.run):
-            context.log.info(f"Left to {report_job_name(study)}, once the whole backfill is over.")
-            return
-        with tagged_run(study, store, config.campaign) as run:
+        with tagged_run(study, contextcliff_store, context.partition_key) as run:
             report_step("scoring the answers")
             table = experiment.score_campaign(run)
             for guest in guests(experiment, study):
                 guest.score_campaign(run)
-            outcomes = experiment.check_records(run, table)
-        blocking = {check.name for check in experiment.checks if check.blocking}
-        if any(outcome.passed is False and outcome.name in blocking for outcome in outcomes):
-            forbid_retry()
+            own = experiment.check_records(run, table)
+            outcomes = checks.of_newest(
+                run, own, lambda of: experiment.check_records(of, experiment.read_record_table(of))
+            )
         yield dg.MaterializeResult(
             metadata=results.records_metadata(run, experiment, table),
             check_results=_selected(context, checks.results(study, name, outcomes)),
         )
+        if refused := checks.refused(experiment, own):
+            raise EngineError(refused)
 
     return records
 
@@ -377,12 +396,13 @@ def _result(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
     options: dict[str, Any] = {
         "deps": [*experiment.asset_names("records"), *_sample(study, experiment)],
         "kinds": {"python", "json"},
-        "automation_condition": FOLLOW_RECORDS,
         "code_version": experiment_version(study, experiment, "result"),
     }
 
-    @single_run(
+    @decorated(
         dg.multi_asset,
+        partitions_per_run=1,
+        partitions_def=campaign_partitions(study),
         name=f"{group(study)}__{experiment.op_of_result()}",
         specs=[
             dg.AssetSpec(**described(study, name, described_by.get(name, _RESULT), **options))
@@ -395,19 +415,21 @@ def _result(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
         can_subset=True,
     )
     def result(
-        context: dg.AssetExecutionContext, config: CampaignConfig, store: StoreResource
+        context: dg.AssetExecutionContext, contextcliff_store: StoreResource
     ) -> Iterator[dg.MaterializeResult]:
         report_step("analysing the scores")
         # One analysis gives all results: nothing is estimated twice.
-        with tagged_run(study, store, config.campaign) as run:
+        with tagged_run(study, contextcliff_store, context.partition_key) as run:
             records = experiment.read_records(run)
             of_guests = {guest.name: guest for guest in guests(experiment, study)}
             analysis = experiment.analyse(run, records, of_guests)
             experiment.write_results(run, analysis)
+            own = experiment.check_results(run)
+            outcomes = checks.of_newest(run, own, experiment.check_results)
         for channel in alert(study, run.store, analysis.alarm, context.log.warning):
             context.log.info(f"Alert sent to {channel}.")
-        outcomes = _selected(context, checks.results(study, names[-1], analysis.checks))
-        skipped = checks.skipped(analysis.checks)
+        shown_checks = _selected(context, checks.results(study, names[-1], outcomes))
+        skipped = checks.skipped(outcomes)
         for name, why in skipped.items():
             context.log.info(f"{name}: {why}")
         return_freed_memory()
@@ -416,7 +438,7 @@ def _result(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
             if key in context.selected_asset_keys:
                 shown = {**metadata, **skipped} if last else metadata
                 yield dg.MaterializeResult(
-                    key, metadata=shown, check_results=outcomes if last else []
+                    key, metadata=shown, check_results=shown_checks if last else []
                 )
 
     return result
@@ -447,15 +469,16 @@ def report_asset(study: Study) -> dg.AssetsDefinition:
         "The report to read: HTML, Markdown, JSON and the picture of all models.",
         deps=[*judged, *records],
         kinds={"markdown", "matplotlib"},
-        automation_condition=FOLLOW_RECORDS,
+        partitions_def=campaign_partitions(study),
+        partitions_per_run=1,
         freshness_policy=report_freshness(study),
         code_version="-".join(versions),
     )
     def report(
-        context: dg.AssetExecutionContext, config: ReportConfig, store: StoreResource
+        context: dg.AssetExecutionContext, config: ReportConfig, contextcliff_store: StoreResource
     ) -> dg.MaterializeResult:
         report_step("writing the report")
-        with tagged_run(study, store, config.campaign) as run:
+        with tagged_run(study, contextcliff_store, context.partition_key) as run:
             shown = replace(run, with_answers=config.with_answers)
             files = write_study_report(shown, context.log.warning)
             return_freed_memory()  # the picture for the UI needs memory

@@ -7,7 +7,7 @@ import dagster as dg
 
 from contextcliff_dagster.contracts import EXAMPLES, LENGTH_MAP, MANIFEST_EXAMPLES
 from contextcliff_dagster.defs import checks
-from contextcliff_dagster.defs.asset_specs import FOLLOW_RECORDS, study_asset
+from contextcliff_dagster.defs.asset_specs import study_asset
 from contextcliff_dagster.defs.partitions import tagged_run
 from contextcliff_dagster.defs.resources import CampaignConfig, StoreResource, Watch
 from contextcliff_dagster.defs.ui import calls
@@ -40,9 +40,9 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
         table=EXAMPLES,
         code_version=preparation_version(study, "raw_corpus"),
     )
-    def raw_corpus(config: CorpusConfig, store: StoreResource) -> dg.MaterializeResult:
+    def raw_corpus(config: CorpusConfig, contextcliff_store: StoreResource) -> dg.MaterializeResult:
         report_step("reading the documents")
-        corpus = steps.prepare_corpus(study, store.open(), reread=config.reread)
+        corpus = steps.prepare_corpus(study, contextcliff_store.open(), reread=config.reread)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(corpus.fingerprint),
             metadata=show.corpus_metadata(corpus),
@@ -57,9 +57,9 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
         table=LENGTH_MAP,
         code_version=preparation_version(study, "length_map"),
     )
-    def length_map(store: StoreResource) -> dg.MaterializeResult:
+    def length_map(contextcliff_store: StoreResource) -> dg.MaterializeResult:
         report_step("counting tokens of the documents")
-        where = store.open()
+        where = contextcliff_store.open()
         lengths = steps.prepare_length_map(study, where)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(steps.lengths_version(study, where, lengths)),
@@ -75,8 +75,8 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
         code_version=preparation_version(study, "distribution_audit"),
         check_specs=checks.specs(study, "distribution_audit", checks.AUDIT),
     )
-    def distribution_audit(store: StoreResource) -> dg.MaterializeResult:
-        audit = steps.prepare_audit(study, store.open())
+    def distribution_audit(contextcliff_store: StoreResource) -> dg.MaterializeResult:
+        audit = steps.prepare_audit(study, contextcliff_store.open())
         return dg.MaterializeResult(
             metadata=show.audit_metadata(audit),
             check_results=checks.audit_results(study, audit),
@@ -92,9 +92,9 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
         code_version=preparation_version(study, "manifest"),
         check_specs=checks.specs(study, "manifest", checks.MANIFEST),
     )
-    def manifest(store: StoreResource) -> dg.MaterializeResult:
+    def manifest(contextcliff_store: StoreResource) -> dg.MaterializeResult:
         report_step("drawing the sample")
-        where = store.open()
+        where = contextcliff_store.open()
         frozen = steps.freeze_manifest(study, where)
         on_disk = stored_sha256(where.manifest_dir(study.name))
         return dg.MaterializeResult(
@@ -119,14 +119,15 @@ def cost_estimate_asset(study: Study) -> dg.AssetsDefinition:
             *(name for e in asked_experiments(study) for name in e.document_assets()[1:]),
         ],
         kinds={"python"},
-        automation_condition=FOLLOW_RECORDS,
         code_version=preparation_version(study, "cost_estimate"),
     )
     def cost_estimate(
-        config: CampaignConfig, store: StoreResource, watch: dg.ResourceParam[Watch]
+        config: CampaignConfig,
+        contextcliff_store: StoreResource,
+        contextcliff_watch: dg.ResourceParam[Watch],
     ) -> dg.MaterializeResult:
-        with tagged_run(study, store, config.campaign) as run:
-            watch.estimate = estimate = estimate_cost(run, asked_experiments(study))
+        with tagged_run(study, contextcliff_store, config.campaign) as run:
+            contextcliff_watch.estimate = estimate = estimate_cost(run, asked_experiments(study))
         return dg.MaterializeResult(metadata=calls.estimate_metadata(run.campaign, estimate))
 
     return cost_estimate

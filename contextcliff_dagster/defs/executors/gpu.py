@@ -26,9 +26,6 @@ import yaml
 from contextcliff_dagster.contracts import ContextCliffError, StudyError, install_command
 from contextcliff_dagster.defs.asset_specs import group
 from contextcliff_dagster.defs.dagster_internals import (
-    ASSET_PARTITION_RANGE_END_TAG,
-    ASSET_PARTITION_RANGE_START_TAG,
-    MULTIDIMENSIONAL_PARTITION_PREFIX,
     CheckStepHealthResult,
     EngineEventData,
     RetryMode,
@@ -37,8 +34,8 @@ from contextcliff_dagster.defs.dagster_internals import (
     StepHandlerContext,
     get_retries_config,
 )
-from contextcliff_dagster.defs.partitions import MODEL, cells_by_model, tagged_partitions
-from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.defs.partitions import every_cell, tagged_cells, tagged_models
+from contextcliff_dagster.defs.resources import STORE, StoreResource
 from contextcliff_dagster.experiments.common.measurement import models_left
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import asked_experiments
@@ -53,8 +50,8 @@ STUDY_TAG = "contextcliff/study"
 """Tag that names the study whose models a step with :data:`GPUS_TAG` runs."""
 
 GPUS_TAG = "contextcliff/gpus"
-"""Tag with a number, ``auto``, or a JSON object that maps partition keys of the dimension
-``model`` to these; a step then needs as many devices as the most demanding model of its run."""
+"""Tag with a number, ``auto``, or a JSON object that maps slugs of models to these; a step then
+needs as many devices as the most demanding model of its run."""
 
 CELERY_QUEUE = "contextcliff-gpu"
 """Celery queue for steps that need devices, served by workers on machines that have them."""
@@ -87,17 +84,11 @@ def gpus_of_step(step_tags: Mapping[str, str], run_tags: Mapping[str, str]) -> G
     wanted = json.loads(tag) if tag != "auto" else tag
     if not isinstance(wanted, dict):
         return _checked(wanted)
-    # The range of a run goes over the models in the order of their partition keys.
-    names = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG)
-    ends = {run_tags[name].split("|")[0] for name in names if name in run_tags}
-    ends = ends or {run_tags.get(f"{MULTIDIMENSIONAL_PARTITION_PREFIX}{MODEL}", "")}
-    ordered = list(wanted)
-    places = [ordered.index(model) for model in (ends if ends <= wanted.keys() else ordered)]
-    return gpus_of_models(step_tags, ordered[min(places) : max(places) + 1])
+    return gpus_of_models(step_tags, tagged_models(run_tags, list(wanted)))
 
 
 def gpus_of_models(step_tags: Mapping[str, str], models: Iterable[str]) -> Gpus:
-    """Return the number of devices that the given models (by partition key) of a step need.
+    """Return the number of devices that the given models (slugs) of a step need.
 
     Raises:
         ValueError: the tag does not have the form of :data:`GPUS_TAG`.
@@ -281,9 +272,9 @@ def gpus_left(key: str, step_tags: Mapping[str, str], run: dg.DagsterRun) -> Gpu
 
 
 def _left(study: Study, key: str, run: dg.DagsterRun) -> list[str] | None:
-    """Return the partition keys of models with calls left; None if the run does not reveal them."""
+    """Return the slugs of models with calls left; None if the run does not reveal them."""
     run_config: Any = run.run_config
-    root = run_config.get("resources", {}).get("store", {}).get("config", {}).get("root", "")
+    root = run_config.get("resources", {}).get(STORE, {}).get("config", {}).get("root", "")
     asked = {
         f"{group(study)}__{name}": experiment
         for experiment in asked_experiments(study)
@@ -292,15 +283,15 @@ def _left(study: Study, key: str, run: dg.DagsterRun) -> list[str] | None:
     experiment = asked.get(key)
     if experiment is None or not isinstance(root, str):  # the environment names the store
         return None
-    partitions = tagged_partitions(run.tags, study, experiment)
+    tagged: dict[Any, Any] = {**tagged_cells(run.tags, study, experiment)}
+    campaign, cells_of = next(iter(tagged.items()), (None, every_cell(study, experiment)))
     store = StoreResource(root=root).open()
-    if partitions is None or not store.has_ledger:
+    if not store.has_ledger:
         return None
     config = run_config.get("ops", {}).get(key, {}).get("config", {})
     if config.get("from_ledger_only"):
         return []
-    cells_of = cells_by_model(study, partitions)
-    with StudyRun.open(study, store, config.get("campaign")) as study_run:
+    with StudyRun.open(study, store, campaign, may_begin=True) as study_run:
         left = models_left(study_run, experiment, cells_of, config.get("samples_per_bin"))
     return [slug(model) for model in left]
 

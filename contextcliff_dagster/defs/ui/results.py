@@ -15,6 +15,7 @@ import dagster as dg
 
 from contextcliff_dagster.contracts import LengthBin
 from contextcliff_dagster.contracts.results import Cliffs, to_json
+from contextcliff_dagster.defs.asset_specs import asset_key
 from contextcliff_dagster.defs.ui.rendering import (
     MOST_CELLS,
     curve_line,
@@ -29,7 +30,7 @@ from contextcliff_dagster.experiments.common.experiment import Analysis, Experim
 from contextcliff_dagster.experiments.common.measurement import recipe_of, sources_of
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
-from contextcliff_dagster.experiments.lookup import partitioned
+from contextcliff_dagster.experiments.lookup import asked_experiments, partitioned
 from contextcliff_dagster.sampling.manifest import HEAD
 from contextcliff_dagster.store import Store, slug
 from contextcliff_dagster.studies import Study
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
     from contextcliff_dagster.reporting.report_files import ReportFiles
 
-DIMENSION = "tokens"
-"""Name of the partition dimension of length bins."""
 _MOST_BYTES = 1 << 20
 """Size limit of a manifest file; larger ones come from earlier versions and are slow to read."""
 
@@ -76,15 +75,13 @@ def with_token_ranges(
             metadata={**spec.metadata, "token_ranges": table(ranges)},
         )
 
-    return [asset.map_asset_specs(shown) if _by_bins(asset) else asset for asset in assets]
-
-
-def _by_bins(asset: dg.AssetsDefinition) -> bool:
-    partitions = asset.partitions_def
-    return (
-        isinstance(partitions, dg.MultiPartitionsDefinition)
-        and DIMENSION in partitions.partition_dimension_names
-    )
+    by_bins = {
+        asset_key(study, name)
+        for experiment in asked_experiments(study)
+        if experiment.by_bins
+        for name in experiment.asset_names("predictions")
+    }
+    return [asset.map_asset_specs(shown) if asset.keys <= by_bins else asset for asset in assets]
 
 
 def bins_of(head_file: Path) -> tuple[str, list[LengthBin]]:
@@ -103,7 +100,7 @@ _MOST_NAMED = 4
 def partition_rows(
     run: StudyRun, experiment: Experiment, records: pa.Table
 ) -> list[dict[str, Any]]:
-    """Return a row for each key of the experiment's dimension, measured or not.
+    """Return a row for each of the experiment's cells, measured or not.
 
     ``calls`` counts one model's calls. A model is done with a key when all have an answer;
     unfinished models are named with their number of answers, and models with failed calls too.
@@ -118,7 +115,7 @@ def partition_rows(
         behind = {m: n for m, n in behind.items() if n < calls[cell]}
         lost = {m: n for m in models if (n := failed.get((m, cell), 0))}
         row: dict[str, Any] = {"key": cell}
-        if experiment.dimension == DIMENSION:
+        if experiment.by_bins:
             row["tokens"] = range_of(run.manifest.bins, cell)
         rows.append(
             {

@@ -122,8 +122,7 @@ class Experiment(ABC):
         documents: how these are stored, in separate assets; None: they are not stored.
         host: name of the experiment that judges and reports these records, if any. A guest has no
             result or report; its host uses the value of `contribution`.
-        dimension: Dagster's name for the partition dimension next to ``model``; later in the
-            alphabet, so that a range of partitions goes model by model.
+        by_bins: whether its cells are the length bins of the study's sample.
         result: dataclass of a result (as in `contracts.results`); dict: JSON objects.
         predictions, records: tables that it fills; their files are at
             ``<study>/<table>/campaign=<c>/model=<m>/bin=<cell>/``.
@@ -140,7 +139,7 @@ class Experiment(ABC):
     makes_documents: ClassVar[bool] = False
     documents: ClassVar[KeptDocuments | None] = None
     host: ClassVar[str | None] = None
-    dimension: ClassVar[str] = "part"
+    by_bins: ClassVar[bool] = False
     predictions: ClassVar[Table] = PREDICTIONS
     records: ClassVar[Table] = EVAL_RECORDS
     result: ClassVar[type[Any]] = dict
@@ -157,8 +156,6 @@ class Experiment(ABC):
         name = getattr(cls, "name", None)
         if name is not None and slug(name) != name:
             raise TypeError(f"{cls.__name__}.name {name!r} must be letters, digits, _ and -")
-        if cls.dimension <= "model":
-            raise TypeError(f"{cls.__name__}.dimension {cls.dimension!r} must sort after 'model'")
 
     def asset_names(self, step: Step) -> tuple[str, ...]:
         """Return the names of the assets of ``step``, without the study's name; usually one."""
@@ -181,7 +178,7 @@ class Experiment(ABC):
         return self.name in study.sections
 
     def cells(self, study: Study) -> tuple[str, ...]:
-        """Return the partition keys of `dimension`, fixed by the study file alone; slugs."""
+        """Return the cells of each model, fixed by the study file alone; slugs."""
         raise NotImplementedError
 
     def samples_per_cell(self, study: Study) -> int:
@@ -284,6 +281,10 @@ class Experiment(ABC):
         """
 
         return read_results(run, self)
+
+    def check_results(self, run: StudyRun) -> Sequence[CheckOutcome]:
+        """Return the outcomes of the `checks` with ``of="result"``; raise like `read_results`."""
+        return ()
 
     def contribution(self, run: StudyRun, model: str) -> Any:
         """Return the contribution to the host's analysis of one model; None without data."""

@@ -54,11 +54,10 @@ class Alarm:
 class Analysis:
     """The conclusions of an experiment from one campaign.
 
-    ``results``: one per model (or one for all), of type `Experiment.result`. ``checks``: outcomes
-    of the checks with ``of="result"``. ``alarm``: the alert for the channels, if any.
+    ``results``: one per model (or one for all), of type `Experiment.result`. ``alarm``: the alert
+    for the channels, if any.
     """
 
     results: Sequence[Any]
-    checks: Sequence[CheckOutcome] = ()
     alarm: Alarm | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)

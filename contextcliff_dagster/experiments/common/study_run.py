@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 
 Made = TypeVar("Made")
-TICK_NAME = "%Y-%m-%dT%H%M"
-"""Format of the names of scheduled campaigns: the schedule's tick in UTC."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +45,22 @@ class StudyRun:
     @classmethod
     @contextmanager
     def open(
-        cls, study: Study, store: Store, campaign: str | None = None, *, to_read: bool = False
+        cls,
+        study: Study,
+        store: Store,
+        campaign: str | None = None,
+        *,
+        to_read: bool = False,
+        may_begin: bool = False,
     ) -> Iterator[StudyRun]:
         """Open the ledger for the context; ``campaign`` and errors are as in `campaign_of`.
 
         The study cannot be renamed meanwhile. ``to_read``: only reads, so the store's folder may
-        be read-only.
+        be read-only. ``may_begin``: whether the first call may begin ``campaign``.
         """
         with study_used(store, study.name), open_ledger(store, to_read=to_read) as ledger:
-            yield cls(study, store, ledger, campaign_of(ledger, study, campaign))
+            name = campaign if campaign and may_begin else campaign_of(ledger, study, campaign)
+            yield cls(study, store, ledger, name)
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -63,6 +68,11 @@ class StudyRun:
         from contextcliff_dagster.experiments.common.preparation import load_frozen
 
         return load_frozen(self.study, self.store)
+
+    def of_newest(self) -> StudyRun:
+        """Return the same study's newest campaign that has begun; this one if it is."""
+        newest = campaign_of(self.ledger, self.study)
+        return self if newest == self.campaign else replace(self, campaign=newest)
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """Return the value of ``make``, called once per key and cached in the run."""
@@ -163,17 +173,6 @@ def open_ledger(store: Store, *, to_read: bool = False) -> Ledger:
     return (Ledger.open_to_read if to_read else Ledger.open)(store.ledger)
 
 
-def _is_tick(study: Study, campaign: str) -> bool:
-    """Return whether ``campaign`` has a scheduled name; its run begins it with the first call."""
-    if study.schedule is None:
-        return False
-    try:
-        tick = datetime.strptime(campaign, TICK_NAME)
-    except ValueError:
-        return False
-    return f"{tick:{TICK_NAME}}" == campaign
-
-
 def campaign_of(ledger: Ledger, study: Study, campaign: str | None = None) -> str:
     """Return ``campaign``, or the study's current campaign; no campaign is begun.
 
@@ -192,13 +191,35 @@ def campaign_of(ledger: Ledger, study: Study, campaign: str | None = None) -> st
     first = {today.isoformat(), (today - timedelta(days=1)).isoformat()}
     # With another study's campaign name, it shares the answers to common questions.
     first |= {entry.name for entry in begun}
-    if campaign not in (known or first) and not _is_tick(study, campaign):
+    if campaign not in (known or first):
         raise StudyError(
             f"Study {study.name!r} has no campaign {campaign!r}; it has "
             f"{', '.join(known) or 'none'}, and "
             f"`contextcliff campaign new {study.name} --name {campaign}` begins one."
         )
     return campaign
+
+
+def begin_campaign(store: Store, study: str, name: str | None = None) -> str:
+    """Begin a campaign of ``study`` and return its name; None: today's date, as `new_campaign`.
+
+    Raises:
+        StudyError: the name cannot be used, or the study has such a campaign.
+    """
+    from contextcliff_dagster.inference.ledger import campaigns
+
+    if name is not None:
+        campaigns.check_campaign_name(name)
+    with study_used(store, study), open_ledger(store) as ledger:
+        if name is None:
+            return campaigns.new_campaign(ledger, study)
+        if name in [known.name for known in campaigns.list_campaigns(ledger, study)]:
+            raise StudyError(
+                f"Study {study!r} already has a campaign {name!r}; continue it with "
+                f"`contextcliff profile {study} --campaign {name}`, or choose another name."
+            )
+        campaigns.ensure_campaign(ledger, study, name)
+    return name
 
 
 def table_files(

@@ -127,7 +127,7 @@ class LengthProfile(Experiment):
 
     name = "length_profile"
     section = None
-    dimension = "tokens"
+    by_bins = True
     result_op = "profile"
     description = (
         "What each model answered, one row per planned call; a paid call is never made twice."
@@ -174,19 +174,15 @@ class LengthProfile(Experiment):
             profile_campaign,
         )
         from contextcliff_dagster.experiments.length_profile.regression import (
-            judge_regression,
-            with_changes,
+            regression_of,
             write_regression,
         )
 
         profiles = profile_campaign(run, records, contributions)
-        regression = judge_regression(run.study, run.store, run.manifest, run.campaign)
-        regression = with_changes(regression, run.study, run.ledger)
-        cliffs = [profile.cliffs for profile in profiles]
-        page = write_regression(regression, run.study, run.store)
+        regression = regression_of(run)
+        write_regression(regression, run.study, run.store)
         return Analysis(
-            cliffs,
-            checks=[check_plateau(cliffs), check_shrink(regression, page)],
+            [profile.cliffs for profile in profiles],
             alarm=shrink_alarm(regression),
             extra={"rounds": next_rounds(run.study, run.store, run.manifest, run.campaign)},
         )
@@ -198,6 +194,18 @@ class LengthProfile(Experiment):
         from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
 
         return read_cliffs(run.study, run.store, run.campaign)
+
+    def check_results(self, run: StudyRun) -> Sequence[CheckOutcome]:
+        from contextcliff_dagster.experiments.length_profile.regression import (
+            regression_of,
+            regression_page,
+        )
+
+        page = regression_page(run.study, run.store, run.campaign)
+        return [
+            check_plateau(self.read_results(run)),
+            check_shrink(regression_of(run), page if page.is_file() else None),
+        ]
 
     def has_page(self, study: Study) -> bool:
         return True

@@ -18,7 +18,7 @@ from contextcliff_dagster.contracts import (
     StudyError,
 )
 from contextcliff_dagster.experiments.common.records import read_records
-from contextcliff_dagster.experiments.common.study_run import in_order
+from contextcliff_dagster.experiments.common.study_run import StudyRun, in_order
 from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
 from contextcliff_dagster.inference.ledger.campaigns import SENTINEL, recorded_identity
 from contextcliff_dagster.inference.ledger.ledger import Ledger
@@ -179,6 +179,16 @@ def read_baseline(study: Study, store: Store) -> Baseline | None:
         ) from error
 
 
+def regression_of(run: StudyRun) -> Regression:
+    """Return the comparison of the campaign with the pinned baseline and what changed since."""
+
+    def judged() -> Regression:
+        regression = judge_regression(run.study, run.store, run.manifest, run.campaign)
+        return with_changes(regression, run.study, run.ledger)
+
+    return run.once("regression", judged)
+
+
 def judge_regression(study: Study, store: Store, manifest: Manifest, campaign: str) -> Regression:
     """Compare ``campaign`` with the pinned baseline, model by model, paired by example.
 
@@ -330,13 +340,17 @@ _MOST_DRAWN = 3
 """Most models whose curves are drawn, before and now; declined models come first."""
 
 
+def regression_page(study: Study, store: Store, campaign: str) -> Path:
+    return store.report_dir(study.name, campaign) / "regression.html"
+
+
 def write_regression(regression: Regression, study: Study, store: Store) -> Path | None:
     """Write ``regression.html`` into the campaign's report; return None if nothing was compared.
 
     In that case an earlier page is removed. A store that cannot be written gets no page, because
     the check does not need it.
     """
-    file = store.report_dir(study.name, regression.campaign) / "regression.html"
+    file = regression_page(study, store, regression.campaign)
     if not regression.shrinks and not regression.unjudged:
         with suppress(OSError):
             file.unlink(missing_ok=True)

@@ -62,7 +62,6 @@ class Continuation(Experiment):
     example: ClassVar[Any] = {"texts": ["novel.txt"]}
     makes_documents = True
     documents = DOCUMENTS
-    dimension = "size"
     predictions = CONTINUATION_PREDICTIONS
     records = CONTINUATION_RECORDS
     description = "Continuations of texts at every point, size and round; one row per call."

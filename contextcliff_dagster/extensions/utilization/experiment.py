@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from contextcliff_dagster.experiments.common.documents import tokenizer_name
 from contextcliff_dagster.experiments.common.experiment import (
     Analysis,
+    CheckOutcome,
     Experiment,
     Rows,
     Source,
@@ -64,7 +65,6 @@ class Utilization(Experiment):
     example: ClassVar[Any] = {"benchmarks": ["warehouse"], "scales": ["1k-8k"]}
     makes_documents = True
     documents = DOCUMENTS
-    dimension = "scale"
     predictions = UTILIZATION_PREDICTIONS
     records = UTILIZATION_RECORDS
     description = "Answers about generated documents: every format and scale, one row per call."
@@ -156,13 +156,16 @@ class Utilization(Experiment):
             missing = unproved_sentence("is left out")
             results = [replace(one, warnings=[*one.warnings, missing]) for one in results]
         alarm = difference_alarm(results, run.campaign)
-        return Analysis(results, checks=[check_plateau(results)], alarm=alarm)
+        return Analysis(results, alarm=alarm)
 
     def read_results(self, run: StudyRun) -> Sequence[Any]:
         from contextcliff_dagster.experiments.common.experiment import read_results
         from contextcliff_dagster.extensions.utilization.results import UtilizationResult
 
         return read_results(run, self, UtilizationResult)  # not imported with every study
+
+    def check_results(self, run: StudyRun) -> Sequence[CheckOutcome]:
+        return [check_plateau(self.read_results(run))]
 
     def overview(self, result: UtilizationResult) -> Mapping[str, Any]:
         return overview(result)

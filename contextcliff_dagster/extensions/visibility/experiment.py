@@ -52,7 +52,6 @@ class Visibility(Experiment):
     example: ClassVar[Any] = {"benchmarks": ["toy"]}
     makes_documents = True
     documents = LANDSCAPES
-    dimension = "run"
     predictions = VISIBILITY_PREDICTIONS
     records = VISIBILITY_RECORDS
     description = "Replies of an agent: every run and step, one row per call."

@@ -11,7 +11,7 @@ import pytest
 from contextcliff_dagster.analysis.regression import Shrink
 from contextcliff_dagster.defs import alerts, automation
 from contextcliff_dagster.defs.alerts import COMMAND, WEBHOOK
-from contextcliff_dagster.defs.resources import StoreResource, Watch
+from contextcliff_dagster.defs.resources import run_resources
 from contextcliff_dagster.experiments.length_profile.regression import Regression
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
@@ -133,7 +133,7 @@ def run_lost_sentinel(study: Study, store: Store, instance: dg.DagsterInstance) 
     """A run of the sentinel's job, as the daemon's, in which answers were lost."""
     definitions = dg.Definitions(
         jobs=[automation.sentinel_job(study)],
-        resources={"store": StoreResource(root=str(store.root)), "watch": Watch()},
+        resources=run_resources(store.root),
     )
     job = definitions.resolve_job_def("sentinel_tiny")
     done = job.execute_in_process(instance=instance, raise_on_error=False)

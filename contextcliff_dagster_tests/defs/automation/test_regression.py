@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,7 +23,7 @@ from contextcliff_dagster.defs.automation import (
     report_freshness,
     study_schedules,
 )
-from contextcliff_dagster.defs.resources import StoreResource, Watch
+from contextcliff_dagster.defs.resources import run_resources
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.preparation import load_frozen
 from contextcliff_dagster.experiments.common.study_run import campaign_of, open_ledger
@@ -45,13 +46,21 @@ from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.run.study import profile_study
 from contextcliff_dagster.store import Store, read_table, write_table
 from contextcliff_dagster.studies import Study, load_study
-from contextcliff_dagster_tests.support.measured_stores import copy_of_made
+from contextcliff_dagster_tests.support.measured_stores import copy_of_made, make_worse
 from contextcliff_dagster_tests.support.servers.webhook import SECRET, Webhook, webhook
-from contextcliff_dagster_tests.support.tiny_study import Run
+from contextcliff_dagster_tests.support.ticks import schedule_tick
+from contextcliff_dagster_tests.support.tiny_study import Ran, Run
 
 __all__ = ["webhook"]
 
 TICK = datetime(2026, 11, 23, 3, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    """An instance that another process, such as the daemon, could open."""
+    with dg.instance_for_test() as instance:
+        yield instance
 
 
 @pytest.fixture
@@ -82,25 +91,12 @@ def pinned(
     return campaign
 
 
-def make_worse(study: Study, store: Store, campaign: str) -> None:
-    """Every answer of one model is wrong in the recorded tables of ``campaign``."""
-    folder = store.campaign_dir("predictions", study.name, campaign)
-    for path in sorted((folder / "model=reference-short").rglob("*.parquet")):
-        from contextcliff_dagster.contracts import PREDICTIONS
-
-        table = read_table(path, PREDICTIONS)
-        rows = table.to_pylist()
-        write_table(path, [{**row, "raw_output": "000000"} for row in rows], PREDICTIONS)
-
-
-def check_of(result: dg.ExecuteInProcessResult) -> dg.AssetCheckEvaluation:
+def check_of(result: Ran) -> dg.AssetCheckEvaluation:
     (found,) = (e for e in result.get_asset_check_evaluations() if e.check_name == "no_shrink")
     return found
 
 
-def assert_skipped(
-    result: dg.ExecuteInProcessResult, instance: dg.DagsterInstance, why: str
-) -> None:
+def assert_skipped(result: Ran, instance: dg.DagsterInstance, why: str) -> None:
     """`no_shrink` is skipped, as Dagster's UI shows it, and the asset says why."""
     key = dg.AssetCheckKey(dg.AssetKey(["tiny", "cliffs"]), "no_shrink")
     checks = [event.check_name for event in result.get_asset_check_evaluations()]
@@ -127,25 +123,24 @@ def test_a_tick_measures_anew_and_a_shrink_fails_the_check(
     pin_baseline(study, store, pinned)
     assert_skipped(run("metrics", "cliffs"), instance, "is the pinned baseline itself")
 
-    job = study_jobs(study)[0]
-    (schedule,) = study_schedules(study, [job])
-    resources = {"store": StoreResource(root=str(store.root)), "watch": Watch()}
-    context = dg.build_schedule_context(
-        instance=instance, scheduled_execution_time=TICK, resources=resources
-    )
-    (request,) = schedule.evaluate_tick(context).run_requests
+    jobs = study_jobs(study)
+    (schedule,) = study_schedules(study, jobs)
+    resources = run_resources(store.root)
+    (request,) = schedule_tick(schedule, instance, TICK, resources)
     with open_ledger(store) as ledger:  # nothing is begun before the first call
         assert current_campaign(ledger, study.name) == pinned
     names = [pinned, "2026-11-23T0300"]
     assert request.run_key == campaign_at(TICK) == names[1]
 
     definitions = dg.Definitions(
-        assets=study_assets(study), jobs=[job], schedules=[schedule], resources=resources
+        assets=study_assets(study), jobs=jobs, schedules=[schedule], resources=resources
     )
-    done = definitions.resolve_job_def(job.name).execute_in_process(
+    measured = definitions.resolve_job_def(schedule.job_name).execute_in_process(
         run_config=request.run_config, tags=request.tags, instance=instance
     )
-    assert done.success
+    assert measured.success
+    judged = ("eval_records", "metrics", "cliffs", "report")
+    done = run(*judged, campaign=names[1])
     with open_ledger(store) as ledger:
         assert [campaign.name for campaign in list_campaigns(ledger, study.name)] == names
     again = check_of(done)
@@ -153,18 +148,16 @@ def test_a_tick_measures_anew_and_a_shrink_fails_the_check(
     page = store.report_dir(study.name, names[1]) / "regression.html"
     assert again.metadata["regression.html"].value == str(page)
     assert "not worse beyond noise" in page.read_text("utf-8")
-    (report,) = (
-        m for m in done.asset_materializations_for_node("tiny__report") if "report" in m.metadata
-    )
-    shown = {name: report.metadata[name].value for name in ("report.html", "regression.html")}
+    *_, report = done.get_asset_materialization_events()
+    of_report = report.materialization.metadata
+    shown = {name: of_report[name].value for name in ("report.html", "regression.html")}
     assert shown == {name: str(page.with_name(name)) for name in shown}
     assert "not worse" in str(again.description)
     assert webhook.got == []
 
     make_worse(study, store, names[1])
-    config = {op: {"campaign": names[1]} for op in ("eval_records", "profile", "report")}
     for _ in range(2):
-        failed = check_of(run("eval_records", "metrics", "cliffs", "report", config=config))
+        failed = check_of(run(*judged, campaign=names[1]))
         assert not failed.passed
         assert failed.severity is dg.AssetCheckSeverity.ERROR
         assert "reference-short has declined" in str(failed.description)
@@ -220,28 +213,22 @@ def test_a_scheduled_run_that_fails_before_its_first_call_leaves_no_campaign(
 ) -> None:
     with open_ledger(store) as ledger:
         ensure_campaign(ledger, study.name, "whole")
-    job = study_jobs(study)[0]
-    (schedule,) = study_schedules(study, [job])
-    resources = {"store": StoreResource(root=str(store.root)), "watch": Watch()}
-    context = dg.build_schedule_context(
-        instance=instance, scheduled_execution_time=TICK, resources=resources
-    )
-    (request,) = schedule.evaluate_tick(context).run_requests
+    jobs = study_jobs(study)
+    (schedule,) = study_schedules(study, jobs)
+    resources = run_resources(store.root)
+    (request,) = schedule_tick(schedule, instance, TICK, resources)
     broken = study.changed(
         corpus={"kind": "jsonl", "path": "/nowhere.jsonl"}, tokenizer="reference"
     )
-    definitions = dg.Definitions(assets=study_assets(broken), jobs=[job], resources=resources)
-    done = definitions.resolve_job_def(job.name).execute_in_process(
+    definitions = dg.Definitions(assets=study_assets(broken), jobs=jobs, resources=resources)
+    done = definitions.resolve_job_def(schedule.job_name).execute_in_process(
         run_config=request.run_config, tags=request.tags, instance=instance, raise_on_error=False
     )
     assert not done.success
     with open_ledger(store) as ledger:
         assert [one.name for one in list_campaigns(ledger, study.name)] == ["whole"]
-        assert campaign_of(ledger, study, request.run_key) == request.run_key
         with pytest.raises(StudyError, match="has no campaign"):
-            campaign_of(ledger, study, "2026-11-23T03:00")
-        with pytest.raises(StudyError, match="has no campaign"):
-            campaign_of(ledger, study.changed(schedule=None), request.run_key)
+            campaign_of(ledger, study, request.run_key)
 
 
 def copy_campaign(

@@ -14,7 +14,7 @@ from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.defs import automation
 from contextcliff_dagster.defs.alerts import COMMAND
 from contextcliff_dagster.defs.automation import sentinel_job, sentinel_schedules
-from contextcliff_dagster.defs.resources import StoreResource, Watch
+from contextcliff_dagster.defs.resources import run_resources
 from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.experiments.length_profile.regression import pin_baseline
 from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
@@ -113,7 +113,7 @@ def test_a_sentinel_that_could_judge_no_model_fails_its_run(
     ended = sentinel_job(study).execute_in_process(
         run_config=request_at(study, TICK, instance).run_config,
         instance=instance,
-        resources={"store": StoreResource(root=str(store.root)), "watch": Watch()},
+        resources=run_resources(store.root),
         raise_on_error=False,
     )
     assert not ended.success
@@ -131,7 +131,7 @@ def test_the_job_passes_an_unchanged_model_and_fails_a_changed_one(
     monkeypatch.setenv(COMMAND, f"tee {told}")
     definitions = dg.Definitions(
         jobs=[sentinel_job(study)],
-        resources={"store": StoreResource(root=str(store.root)), "watch": Watch()},
+        resources=run_resources(store.root),
     )
 
     def ran(request: dg.RunRequest) -> dg.ExecuteInProcessResult:

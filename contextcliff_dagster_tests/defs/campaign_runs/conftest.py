@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from contextcliff_dagster.studies import Study
 
-__all__ = ["Written", "models", "weekly"]
+__all__ = ["Written", "instance", "models", "weekly"]
 
 Written = Callable[[str], None]
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    """An instance that another process, such as the daemon, could open."""
+    with dg.instance_for_test() as instance:
+        yield instance
 
 
 @pytest.fixture

@@ -21,6 +21,8 @@ from contextcliff_dagster.defs.executors.gpu import (
     gpus_of_step,
 )
 from contextcliff_dagster.defs.partitions import range_tags
+from contextcliff_dagster.defs.resources import STORE
+from contextcliff_dagster.experiments.common.study_run import campaign_of, open_ledger
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
@@ -123,14 +125,14 @@ def test_a_run_needs_what_its_own_models_need(models: Models) -> None:
     tags = device_tags(study)
 
     def needed(first: str, last: str) -> object:
-        return gpus_of_step(tags, {START: f"{first}|b00", END: f"{last}|b02"})
+        return gpus_of_step(tags, {START: f"c|{first}.b00", END: f"c|{last}.b02"})
 
     assert needed("plain", "plain") == 0
     assert needed("plain", "one") == 1
     assert needed("one", "any") == 4
     assert needed("any", "any") == "auto"
-    assert gpus_of_step(tags, range_tags(study, LENGTH_PROFILE)) == 4
-    assert gpus_of_step(tags, {"dagster/partition/model": "one"}) == 1
+    assert gpus_of_step(tags, range_tags(study, LENGTH_PROFILE, "c")) == 4
+    assert gpus_of_step(tags, {"dagster/partition": "c|one.b01"}) == 1
     assert gpus_of_step(tags, {}) == 4
     assert gpus_of_step({"contextcliff/gpus": "2"}, {}) == 2
     assert gpus_of_step({"contextcliff/gpus": "auto"}, {}) == "auto"
@@ -149,31 +151,32 @@ def test_models_that_were_asked_everything_need_no_device(
     monkeypatch.setenv("CONTEXTCLIFF_LEASES", str(tmp_path / "leases"))
     tags, step = device_tags(study), "tiny__predictions"
 
-    def left(
-        tagged: Mapping[str, str] = range_tags(study, LENGTH_PROFILE), **config: object
-    ) -> object:
+    with open_ledger(store) as ledger:
+        campaign = campaign_of(ledger, study)
+    every = range_tags(study, LENGTH_PROFILE, campaign)
+
+    def left(tagged: Mapping[str, str] = every, **config: object) -> object:
         run_config = {"ops": {step: {"config": config}}}
         return gpus_left(step, tags, dg.DagsterRun("profile_tiny", "1", run_config, tags=tagged))
 
     assert left() == 2  # nothing is drawn, nothing was ever asked
     run("raw_corpus", "length_map", "distribution_audit", "manifest", of=study)
     pilot = {"predictions": {"samples_per_bin": 2}}
-    run("predictions", of=study, first="two|b00", last="two|b02", config=pilot)
+    run("predictions", of=study, first="two.b00", last="two.b02", config=pilot)
     assert left() == 2  # four examples a bin
     assert left(samples_per_bin=2) == 1
-    assert left({"dagster/partition": "two|b01"}, samples_per_bin=2) == 0
-    assert left({"dagster/partition": "two|b01"}) == 2
-    assert left({}, samples_per_bin=2) == 2  # which partitions, the run does not say
-    run("predictions", of=study, first="one|b00", last="two|b02")
+    assert left({"dagster/partition": f"{campaign}|two.b01"}, samples_per_bin=2) == 0
+    assert left({"dagster/partition": f"{campaign}|two.b01"}) == 2
+    assert left({}, samples_per_bin=2) == 1  # without partitions, all of the current campaign
+    run("predictions", of=study, first="one.b00", last="two.b02")
     assert left() == 0
-    assert left(campaign="never begun") == 2  # the step says so
+    assert left(range_tags(study, LENGTH_PROFILE, "another")) == 2
+    assert left({"dagster/partition": "two|b01"}) == 2  # the step says so
     assert left(from_ledger_only=True) == 0
     monkeypatch.setenv("CONTEXTCLIFF_HOME", str(tmp_path / "another"))
     assert left(from_ledger_only=True) == 2
-    resources = {"store": {"config": {"root": str(store.root)}}}
-    named = dg.DagsterRun(
-        "profile_tiny", "1", {"resources": resources}, tags=range_tags(study, LENGTH_PROFILE)
-    )
+    resources = {STORE: {"config": {"root": str(store.root)}}}
+    named = dg.DagsterRun("profile_tiny", "1", {"resources": resources}, tags=every)
     assert gpus_left(step, tags, named) == 0
 
 

@@ -14,6 +14,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from contextcliff_dagster.defs.partitions import add_campaign, range_tags
+from contextcliff_dagster.experiments.common.study_run import campaign_of, open_ledger
+from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.inference.devices.leases import holders
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.store import Store
@@ -162,10 +165,13 @@ def test_a_finished_study_waits_for_no_device(
     monkeypatch.setenv("CONTEXTCLIFF_EXECUTOR", "gpu")
     somebody = runs.start("one", "first"), runs.start("one", "second")
     assert {runs.step("first")[1], runs.step("second")[1]} == {"left", "right"}
-    code = ("-m", "contextcliff_dagster.definitions", "--select", "tiny/predictions")
-    asked = ("--partition-range", "reference-short|b00...reference-short|b02")
+    code = ("-m", "contextcliff_dagster.definitions", "-j", "profile_tiny")
+    with dg.DagsterInstance.get() as instance, open_ledger(Store.default()) as ledger:
+        campaign = campaign_of(ledger, measured)
+        add_campaign(instance, measured, campaign)
+    asked = ("--tags", json.dumps(range_tags(measured, LENGTH_PROFILE, campaign)))
     again = subprocess.run(
-        [sys.executable, "-m", "dagster", "asset", "materialize", *code, *asked],
+        [sys.executable, "-m", "dagster", "job", "execute", *code, *asked],
         capture_output=True,
         text=True,
         timeout=LONG,

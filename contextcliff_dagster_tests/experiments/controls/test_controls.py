@@ -113,12 +113,12 @@ def test_they_are_estimated_on_lines_of_their_own_and_keep_to_the_budget(
 def test_a_launch_from_the_ui_leaves_one_event_a_bin(
     controlled: Study, run: Run, prepared: None, instance: dg.DagsterInstance
 ) -> None:
-    one: dict[str, Any] = {"first": f"{MODEL}|b00", "last": f"{MODEL}|b02", "of": controlled}
+    one: dict[str, Any] = {"first": f"{MODEL}.b00", "last": f"{MODEL}.b02", "of": controlled}
     run("predictions", "control_predictions", "eval_records", "metrics", "cliffs", **one)
     key = dg.AssetKey([controlled.name, "control_predictions"])
     events = instance.fetch_materializations(key, limit=10).records
-    assert sorted(event.partition_key or "" for event in events) == [
-        f"{MODEL}|b0{i}" for i in range(3)
+    assert sorted(str(event.partition_key).partition("|")[2] for event in events) == [
+        f"{MODEL}.b0{i}" for i in range(3)
     ]
     assert {e.asset_materialization.metadata["dagster/row_count"].value for e in events} == {8}  # type: ignore[union-attr]
 

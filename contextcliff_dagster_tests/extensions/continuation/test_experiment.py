@@ -87,12 +87,14 @@ def test_a_study_has_its_assets_and_partitions(folder: Path) -> None:
 
     def keys(name: str) -> list[str]:
         partitions = assets[name].partitions_def
-        assert partitions is not None
+        assert isinstance(partitions, dg.MultiPartitionsDefinition)
+        if "cell" in partitions.partition_dimension_names:
+            return list(partitions.get_partitions_def_for_dimension("cell").get_partition_keys())
         return [str(key) for key in partitions.get_partition_keys()]
 
     assert keys("continuation_documents")[:2] == ["harbour|human", "harbour|p000"]
     assert keys("continuation_predictions") == [
-        f"writer-human|c{n:06d}{hot}" for hot in ("", "-t0_5") for n in (512, 1024, 2048)
+        f"writer-human.c{n:06d}{hot}" for hot in ("", "-t0_5") for n in (512, 1024, 2048)
     ]
 
 
@@ -161,12 +163,12 @@ def test_an_edit_turns_stale_what_depends_on_it(folder: Path, contextcliff_home:
         edited = study_of(folder, max_context=1024, margin=0.2)
         assert stale(edited, instance) == {"continuation_result", "cost_estimate"}
         asked = stale(study_of(folder, max_context=1024, top_k=5), instance)
-        assert "writer-human|c000512" in asked
+        assert "writer-human.c000512" in asked
         assert not {"continuation_manifest", "harbour|p000"} & asked
         for keys in ({"max_context": 1024, "seed": 5}, {"max_context": 2048}):
             made = stale(study_of(folder, **keys), instance)
             assert {"continuation_manifest", "harbour|p000", "harbour|human"} <= made
-        assert {"writer-human|c000512", "writer-human|c002048"} <= made
+        assert {"writer-human.c000512", "writer-human.c002048"} <= made
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,9 @@ def test_a_study_has_its_assets_partitions_and_jobs() -> None:
 
     def keys(name: str) -> list[str]:
         partitions = assets[name].partitions_def
-        assert partitions is not None
+        assert isinstance(partitions, dg.MultiPartitionsDefinition)
+        if "cell" in partitions.partition_dimension_names:
+            return list(partitions.get_partitions_def_for_dimension("cell").get_partition_keys())
         return [str(key) for key in partitions.get_partition_keys()]
 
     assert keys("utilization_documents")[:3] == [
@@ -72,9 +74,9 @@ def test_a_study_has_its_assets_partitions_and_jobs() -> None:
         "warehouse-2k|s000",
     ]
     assert keys("utilization_predictions")[:3] == [
-        "reader-perfect|warehouse-jsonl-1k",
-        "reader-perfect|warehouse-jsonl-1k-shuffled",
-        "reader-perfect|warehouse-jsonl-2k",
+        "reader-perfect.warehouse-jsonl-1k",
+        "reader-perfect.warehouse-jsonl-1k-shuffled",
+        "reader-perfect.warehouse-jsonl-2k",
     ]
     assert [job.name for job in study_jobs(study)] == [
         "utilization_asked",

@@ -113,7 +113,10 @@ def test_a_key_that_only_a_length_profile_reads_is_refused(
 
 def test_a_schedule_measures_it_anew_and_nothing_watches_a_cap_that_it_has_not() -> None:
     parts = study_parts(study_of(schedule={"cron": "0 3 * * 1"}))
-    assert [job.name for job in parts.jobs] == ["utilization_shown", "utilization_documents_shown"]
+    assert [job.name for job in parts.jobs] == [
+        *(f"{kind}_shown" for kind in ("utilization", "utilization_documents")),
+        *(f"{kind}_shown" for kind in ("measure_utilization", "begin_campaign")),
+    ]
     assert [schedule.name for schedule in parts.schedules] == ["measure_utilization_shown"]
     assert not parts.sensors
 

@@ -5,16 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from contextcliff_dagster.defs.asset_specs import PREPARATION
 from contextcliff_dagster.defs.ui.results import range_of
 from contextcliff_dagster.run.study import prepare_study
 from contextcliff_dagster.studies import load_study
 from contextcliff_dagster_tests.scenarios.dagster_user.walk import LOCATION, Walk, asset
-from contextcliff_dagster_tests.support.dagster_ui import REPOSITORY
 
-_LAUNCH = """
-mutation ($job: JobOrPipelineSelector!, $config: RunConfigData!) { launchRun(executionParams: {
-  selector: $job, runConfigData: $config, mode: "default" }) {
-    __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
 _CHECK = """
 query ($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
   assetChecksOrError { ... on AssetChecks { checks { name
@@ -30,10 +26,6 @@ query ($key: AssetKeyInput!, $partitions: [String!]) { assetNodeOrError(assetKey
   ... on AssetNode { description metadataEntries { ...entries }
     assetMaterializations(partitions: $partitions, limit: 1) {
       metadataEntries { ...entries } } } } }"""
-_ENDED = """
-query ($id: ID!) { runOrError(runId: $id) { ... on Run { status eventConnection { events {
-  ... on ExecutionStepFailureEvent { error { message stack } } } } } } }"""
-_JOB = {**REPOSITORY, "jobName": "profile_tiny"}
 _SENTENCE = "The deadline was reached with some of 3 calls still open; everything measured is kept"
 
 
@@ -44,7 +36,7 @@ def look_at_tokens(walk: Walk) -> None:
     assert manifest is not None
     ranges = {one.bin: range_of(manifest.bins, one.bin) for one in manifest.bins}
     assert list(ranges) == ["b00", "b01", "b02"]
-    node = _shown(walk, "predictions", "left|b01")
+    node = _shown(walk, "predictions", f"{walk.campaign()}|left.b01")
     lines = node["description"].splitlines()
     assert [line for line in lines if line.startswith("- `b")] == [
         f"- `{key}`: {tokens}" for key, tokens in ranges.items()
@@ -70,14 +62,10 @@ def refuse_a_top_up(walk: Walk) -> None:
     """Two more examples a bin, and no time for them."""
     known = {model: walk.received(model) for model in walk.logs}
     walk.edit("samples_per_bin: 4", "samples_per_bin: 5")
+    drawn = walk.ui.launch("__ASSET_JOB", [["tiny", name] for name in PREPARATION])
+    assert drawn["status"] == "SUCCESS"
     config = {"ops": {"tiny__predictions": {"config": {"deadline_s": 1e-9}}}}
-    answer = walk.ui.ask(_LAUNCH, job=_JOB, config=config)["launchRun"]
-    assert answer["__typename"] == "LaunchRunSuccess", answer
-    run = walk.ui.ask_until(
-        lambda answer: answer["runOrError"]["status"] in ("SUCCESS", "FAILURE"),
-        _ENDED,
-        id=answer["run"]["runId"],
-    )["runOrError"]
+    run = walk.ui.launch("profile_tiny", config=config)
     assert run["status"] == "FAILURE"
     assert {model: walk.received(model) for model in walk.logs} == known
     (error,) = (event["error"] for event in run["eventConnection"]["events"] if event)

@@ -7,7 +7,7 @@ from contextcliff_dagster_tests.support.dagster_ui import REPOSITORY
 
 _STALE = """
 query ($group: AssetGroupSelector!) { assetNodes(group: $group) {
-  assetKey { path } staleStatus staleCauses { key { path } category } } }"""
+  assetKey { path } staleStatus } }"""
 _PARTITIONS = """
 query ($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
   partitionKeys staleStatusByPartition } } }"""
@@ -26,8 +26,8 @@ def add_a_model(walk: Walk) -> None:
 def look_at_added_model(walk: Walk) -> None:
     assert stale(walk) == UNSYNCED
     assert stale_partitions(walk) == {
-        **{f"left|b0{number}": "STALE" for number in range(3)},
-        **{f"right|b0{number}": "MISSING" for number in range(3)},
+        **{f"left.b0{number}": "STALE" for number in range(3)},
+        **{f"right.b0{number}": "MISSING" for number in range(3)},
     }
 
 
@@ -35,7 +35,8 @@ def measure_added_model(walk: Walk) -> None:
     """Only its own calls are asked."""
     known = walk.received("left")
     names = ("predictions", *UNSYNCED)
-    walk.ui.backfill([["tiny", name] for name in names], [*stale_partitions(walk)])
+    cells = [f"{walk.campaign()}|{cell}" for cell in stale_partitions(walk)]
+    walk.ui.backfill([["tiny", name] for name in names], cells)
     assert walk.received("left") == known
     assert len(walk.received("right")) == len({*walk.received("right")}) == len(known)
     assert set(stale_partitions(walk).values()) == {"FRESH"}
@@ -52,11 +53,23 @@ def edit_only_the_judgement(walk: Walk) -> None:
 
 
 def stale(walk: Walk) -> set[str]:
-    """The study's assets without partitions that are not fresh."""
+    """The study's assets that are not fresh, in some campaign, besides the predictions."""
     nodes = walk.ui.ask(_STALE, group=_GROUP)["assetNodes"]
-    return {node["assetKey"]["path"][-1] for node in nodes if node["staleStatus"] != "FRESH"}
+    whole = {node["assetKey"]["path"][-1] for node in nodes if node["staleStatus"] != "FRESH"}
+    by_campaign = {
+        name: {*_by_partition(walk, name).values()}
+        for name in ("eval_records", "metrics", "cliffs", "report")
+    }
+    return whole | {name for name, of in by_campaign.items() if of != {"FRESH"}}
 
 
 def stale_partitions(walk: Walk) -> dict[str, str]:
-    node = walk.ui.ask(_PARTITIONS, key=asset("predictions"))["assetNodeOrError"]
+    """Status by cell, of the one campaign."""
+    return {
+        key.partition("|")[2]: status for key, status in _by_partition(walk, "predictions").items()
+    }
+
+
+def _by_partition(walk: Walk, name: str) -> dict[str, str]:
+    node = walk.ui.ask(_PARTITIONS, key=asset(name))["assetNodeOrError"]
     return dict(zip(node["partitionKeys"], node["staleStatusByPartition"], strict=True))

@@ -17,6 +17,9 @@ mutation ($name: String!) { reloadRepositoryLocation(repositoryLocationName: $na
   ... on WorkspaceLocationEntry { loadStatus locationOrLoadError {
     __typename ... on PythonError { message } } }
   ... on PythonError { message } } }"""
+_CAMPAIGNS = """
+query ($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
+  partitionKeys } } }"""
 _RUNS = """
 { runsOrError { ... on Runs { results { runId pipelineName status tags { key value } } } } }"""
 
@@ -43,6 +46,11 @@ class Walk:
         assert text.count(old) == 1
         self.study.write_text(text.replace(old, new))
         self.reload(LOCATION)
+
+    def campaign(self) -> str:
+        """The newest partition of the report."""
+        node = self.ui.ask(_CAMPAIGNS, key=asset("report"))["assetNodeOrError"]
+        return str(node["partitionKeys"][-1])
 
     def reload(self, location: str) -> None:
         answer = self.ui.ask(_RELOAD, name=location)["reloadRepositoryLocation"]

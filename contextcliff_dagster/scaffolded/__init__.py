@@ -1,0 +1,1 @@
+"""Where `dg scaffold defs` writes components in a checkout; `definitions` loads them."""
