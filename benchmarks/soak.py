@@ -37,7 +37,7 @@ sys.path.insert(0, str(ROOT))
 
 from soak_figures import Plan, figures_of
 
-from contextcliff_dagster.defs.alerts import WEBHOOK
+from contextcliff_dagster.experiments.alert_channels import WEBHOOK
 from contextcliff_dagster_tests.support.dagster_ui import ask
 from contextcliff_dagster_tests.support.postgres import (
     PostgresServer,

@@ -41,6 +41,10 @@ class Column:
     nullable: bool = True
     later: bool = False
 
+    def described(self) -> str:
+        """Return the description with the unit."""
+        return f"{self.description} [{self.unit}]" if self.unit else self.description
+
 
 @dataclass(frozen=True, slots=True)
 class Table:

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import dagster as dg
 
-from contextcliff_dagster.defs.alerts import ALERTED_TAG, deliver, is_elsewhere, study_of
+from contextcliff_dagster.defs.alerts import ALERTED_TAG, is_elsewhere, study_of
 from contextcliff_dagster.defs.asset_specs import (
     RETRY_FAILED,
     asset_key,
@@ -38,6 +38,7 @@ from contextcliff_dagster.defs.home import missing_settings
 from contextcliff_dagster.defs.partitions import add_campaign, complete_run_tags
 from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.ui.calls import StepProgress
+from contextcliff_dagster.experiments.alert_channels import deliver
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.study_run import (
     begin_campaign,

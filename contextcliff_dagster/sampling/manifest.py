@@ -205,6 +205,19 @@ def canonical_json(value: Any) -> str:
 
 
 HEAD, EXAMPLES_FILE, DOCUMENTS_FILE = "manifest.json", "examples.parquet", "documents.parquet"
+_MOST_BYTES = 1 << 20
+"""Size limit of a manifest file; larger ones come from earlier versions and are slow to read."""
+
+
+def bins_of(head_file: Path) -> tuple[str, list[LengthBin]]:
+    """Return specification hash and bins of a ``manifest.json``; empty if unreadable or large."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        if head_file.stat().st_size <= _MOST_BYTES:
+            head: dict[str, Any] = json.loads(head_file.read_bytes())
+            return str(head["header"]["spec_hash"]), [LengthBin(**entry) for entry in head["bins"]]
+    return "", []
+
+
 MANIFEST_FILES = (HEAD, EXAMPLES_FILE, DOCUMENTS_FILE)
 """Files of a manifest; manifests of earlier versions lack `EXAMPLES_FILE`."""
 _SAMPLE_KEYS = ("bins", "examples", "header", "schema_version")

@@ -14,7 +14,6 @@ from contextcliff_dagster.archive.rename import rename_study
 from contextcliff_dagster.contracts import Column, Table
 from contextcliff_dagster.contracts.extensions import extensions
 from contextcliff_dagster.defs.asset_specs import RETRY_TAG, documents_job_name, job_name
-from contextcliff_dagster.defs.database import view_sql
 from contextcliff_dagster.defs.studies import study_assets, study_parts
 from contextcliff_dagster.defs.ui.results import with_token_ranges
 from contextcliff_dagster.experiments.common.experiment import Experiment
@@ -24,6 +23,7 @@ from contextcliff_dagster.experiments.lookup import (
     experiment_tables,
     partitioned,
 )
+from contextcliff_dagster.experiments.sql_tables import view_sql
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster.studies.experiment_table import load_experiment

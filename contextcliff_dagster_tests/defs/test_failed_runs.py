@@ -17,14 +17,12 @@ from dagster._core.remote_origin import (
 from contextcliff_dagster.contracts import BudgetError
 from contextcliff_dagster.defs.alerts import (
     ALERTED_TAG,
-    COMMAND,
-    WEBHOOK,
-    alert_channels,
     failed_runs_sensor,
     failure_of,
 )
 from contextcliff_dagster.defs.home import COMMAND_LINE
 from contextcliff_dagster.defs.resources import STORE, StoreResource
+from contextcliff_dagster.experiments.alert_channels import COMMAND, WEBHOOK, alert_channels
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.support.servers.webhook import SECRET, Webhook, webhook

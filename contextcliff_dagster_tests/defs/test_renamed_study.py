@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from contextcliff_dagster.archive.rename import plan_rename, rename_study
 from contextcliff_dagster.contracts import EVAL_RECORDS, ContextCliffError, StoreError, StudyError
 from contextcliff_dagster.definitions import defs
-from contextcliff_dagster.defs.database import result_rows, view_sql
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import experiment_tables
+from contextcliff_dagster.experiments.sql_tables import result_rows, view_sql
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.prune import ledger_rows
 from contextcliff_dagster.run.study import profile_study

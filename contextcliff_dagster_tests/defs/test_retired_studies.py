@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, StudyError
-from contextcliff_dagster.defs.database import result_rows, view_sql
+from contextcliff_dagster.experiments.sql_tables import result_rows, view_sql
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.files import bring_back, retire, retired_studies

@@ -17,6 +17,7 @@ import dagster as dg
 
 from contextcliff_dagster.defs import database
 from contextcliff_dagster.defs.resources import default_resources
+from contextcliff_dagster.experiments import sql_tables
 from contextcliff_dagster_tests.support.forked_process import ForkedProcess
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -43,14 +44,14 @@ def started(root: Path) -> subprocess.Popen[str]:
 
 
 def main() -> None:
-    whole: Callable[[], str] = database.partitions_sql
+    whole: Callable[[], str] = sql_tables.partitions_sql
 
     def held_up() -> str:
         print("half", flush=True)
         sys.stdin.readline()
         return whole()
 
-    database.partitions_sql = held_up
+    sql_tables.partitions_sql = held_up
     print("begins", flush=True)
     build(Path(sys.argv[1]))
 

@@ -91,7 +91,7 @@ def watch_cap(
         StudyError: see `run_sentinel`.
         click.exceptions.Exit: 3 if a model's score at its cap has declined.
     """
-    from contextcliff_dagster.defs.alerts import alert
+    from contextcliff_dagster.experiments.alert_channels import alert
     from contextcliff_dagster.experiments.length_profile.experiment import shrink_alarm
     from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
     from contextcliff_dagster.inference.execution.measure import RunControl, deadline_after

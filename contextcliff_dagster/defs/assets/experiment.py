@@ -12,7 +12,6 @@ import dagster as dg
 
 from contextcliff_dagster.contracts import ContextCliffError, EngineError
 from contextcliff_dagster.defs import checks
-from contextcliff_dagster.defs.alerts import alert
 from contextcliff_dagster.defs.asset_specs import (
     asset_key,
     decorated,
@@ -39,6 +38,7 @@ from contextcliff_dagster.defs.resources import ReportConfig, StoreResource, Wat
 from contextcliff_dagster.defs.ui import calls, results
 from contextcliff_dagster.defs.ui.calls import StepProgress
 from contextcliff_dagster.defs.ui.results import range_of
+from contextcliff_dagster.experiments.alert_channels import alert
 from contextcliff_dagster.experiments.common.code_version import (
     documents_version,
     experiment_version,

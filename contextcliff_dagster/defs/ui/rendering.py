@@ -60,11 +60,10 @@ def column_schema(table: Table) -> dg.TableSchema:
     """Return the UI's column schema of a declared table."""
 
     def described(column: Column) -> dg.TableColumn:
-        unit = f" [{column.unit}]" if column.unit else ""
         return dg.TableColumn(
             column.name,
             _UI_TYPES[column.type],
-            description=column.description + unit,
+            description=column.described(),
             constraints=dg.TableColumnConstraints(nullable=column.nullable),
         )
 

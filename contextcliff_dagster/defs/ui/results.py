@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -31,7 +28,7 @@ from contextcliff_dagster.experiments.common.measurement import recipe_of, sourc
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.experiments.lookup import asked_experiments, partitioned
-from contextcliff_dagster.sampling.manifest import HEAD
+from contextcliff_dagster.sampling.manifest import HEAD, bins_of
 from contextcliff_dagster.store import Store, slug
 from contextcliff_dagster.studies import Study
 
@@ -39,9 +36,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from contextcliff_dagster.reporting.report_files import ReportFiles
-
-_MOST_BYTES = 1 << 20
-"""Size limit of a manifest file; larger ones come from earlier versions and are slow to read."""
 
 
 def range_of(bins: Iterable[LengthBin], key: str) -> str:
@@ -82,15 +76,6 @@ def with_token_ranges(
         for name in experiment.asset_names("predictions")
     }
     return [asset.map_asset_specs(shown) if asset.keys <= by_bins else asset for asset in assets]
-
-
-def bins_of(head_file: Path) -> tuple[str, list[LengthBin]]:
-    """Return specification hash and bins of a ``manifest.json``; empty if unreadable or large."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        if head_file.stat().st_size <= _MOST_BYTES:
-            head: dict[str, Any] = json.loads(head_file.read_bytes())
-            return str(head["header"]["spec_hash"]), [LengthBin(**entry) for entry in head["bins"]]
-    return "", []
 
 
 _MOST_NAMED = 4

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from contextcliff_dagster.defs import alerts
-from contextcliff_dagster.defs.alerts import COMMAND, WEBHOOK, alert, deliver
+from contextcliff_dagster.experiments import alert_channels as alerts
+from contextcliff_dagster.experiments.alert_channels import COMMAND, WEBHOOK, alert, deliver
 from contextcliff_dagster.experiments.common.outcomes import Alarm
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study

@@ -10,8 +10,9 @@ import pytest
 
 from contextcliff_dagster.analysis.regression import Shrink
 from contextcliff_dagster.defs import alerts, automation
-from contextcliff_dagster.defs.alerts import COMMAND, WEBHOOK
 from contextcliff_dagster.defs.resources import run_resources
+from contextcliff_dagster.experiments import alert_channels
+from contextcliff_dagster.experiments.alert_channels import COMMAND, WEBHOOK
 from contextcliff_dagster.experiments.length_profile.regression import Regression
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
@@ -26,7 +27,7 @@ def commanded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """What the command is given; it always works."""
     got: list[bytes] = []
     monkeypatch.setenv(COMMAND, "tell")
-    monkeypatch.setattr(alerts, "_run", lambda _, body: got.append(body))
+    monkeypatch.setattr(alert_channels, "_run", lambda _, body: got.append(body))
     return got
 
 
@@ -63,11 +64,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
 
     def hang(_url: str, _body: bytes) -> None:
-        clock.now += alerts.WEBHOOK_WITHIN_S
+        clock.now += alert_channels.WEBHOOK_WITHIN_S
         raise TimeoutError
 
-    monkeypatch.setattr(alerts, "_post", hang)
-    for module in (alerts, alerts):
+    monkeypatch.setattr(alert_channels, "_post", hang)
+    for module in (alerts, alert_channels):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock.monotonic))
     return clock
 
@@ -76,11 +77,11 @@ def test_all_channels_of_a_study_fit_into_one_tick(
     ticks: Ticks, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def hang(_command: list[str], _body: bytes) -> None:
-        clock.now += alerts.COMMAND_WITHIN_S
+        clock.now += alert_channels.COMMAND_WITHIN_S
         raise TimeoutError
 
     monkeypatch.setenv(COMMAND, "tell")
-    monkeypatch.setattr(alerts, "_run", hang)
+    monkeypatch.setattr(alert_channels, "_run", hang)
     for variable in (WEBHOOK, "TEAM_WEBHOOK"):
         monkeypatch.setenv(variable, "http://198.51.100.1/")
     ticks.study = ticks.study.changed(alerts={"webhook_env": "TEAM_WEBHOOK"})
@@ -90,7 +91,10 @@ def test_all_channels_of_a_study_fit_into_one_tick(
         began = clock.now
         ticks.tick()
         # All three were tried, and Dagster's 60 s leave time for the records.
-        assert clock.now - began == 2 * alerts.WEBHOOK_WITHIN_S + alerts.COMMAND_WITHIN_S
+        assert (
+            clock.now - began
+            == 2 * alert_channels.WEBHOOK_WITHIN_S + alert_channels.COMMAND_WITHIN_S
+        )
         assert clock.now - began <= 50.0
 
 
@@ -111,7 +115,7 @@ def test_many_hanging_webhooks_leave_the_command_its_turn(
         assert clock.now - began <= 50.0
     assert len(commanded) == 8
     # What the webhooks are owed is kept.
-    monkeypatch.setattr(alerts, "_post", lambda _url, _body: None)
+    monkeypatch.setattr(alert_channels, "_post", lambda _url, _body: None)
     assert ticks.tick() == "8 failed runs reported."
     assert ticks.tick() == "0 failed runs reported."
     assert len(commanded) == 8
@@ -122,7 +126,7 @@ def test_a_channel_without_its_time_left_is_for_the_next_tick(
 ) -> None:
     fail(ticks.instance)
     with monkeypatch.context() as short:
-        short.setattr(alerts, "_TICK_S", alerts.COMMAND_WITHIN_S - 1)
+        short.setattr(alerts, "_TICK_S", alert_channels.COMMAND_WITHIN_S - 1)
         ticks.tick()
     assert (len(webhook.got), len(commanded)) == (1, 0)
     ticks.tick()

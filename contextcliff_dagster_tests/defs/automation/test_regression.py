@@ -17,7 +17,6 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 
 from contextcliff_dagster.analysis.regression import Shrink
 from contextcliff_dagster.contracts import EVAL_RECORDS, StudyError
-from contextcliff_dagster.defs.alerts import COMMAND, WEBHOOK, alert
 from contextcliff_dagster.defs.automation import (
     campaign_at,
     report_freshness,
@@ -25,6 +24,7 @@ from contextcliff_dagster.defs.automation import (
 )
 from contextcliff_dagster.defs.resources import run_resources
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
+from contextcliff_dagster.experiments.alert_channels import COMMAND, WEBHOOK, alert
 from contextcliff_dagster.experiments.common.preparation import load_frozen
 from contextcliff_dagster.experiments.common.study_run import campaign_of, open_ledger
 from contextcliff_dagster.experiments.length_profile.experiment import check_shrink, shrink_alarm

@@ -12,9 +12,9 @@ import pytest
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.defs import automation
-from contextcliff_dagster.defs.alerts import COMMAND
 from contextcliff_dagster.defs.automation import sentinel_job, sentinel_schedules
 from contextcliff_dagster.defs.resources import run_resources
+from contextcliff_dagster.experiments.alert_channels import COMMAND
 from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.experiments.length_profile.regression import pin_baseline
 from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel

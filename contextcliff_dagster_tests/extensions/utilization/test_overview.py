@@ -15,8 +15,8 @@ import pytest
 
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.cli.study_selection import keep_definition
-from contextcliff_dagster.defs.alerts import alert
 from contextcliff_dagster.defs.studies import study_parts
+from contextcliff_dagster.experiments.alert_channels import alert
 from contextcliff_dagster.experiments.common.records import check_records
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.extensions.utilization.experiment import UTILIZATION

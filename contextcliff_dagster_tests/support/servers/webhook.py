@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from contextcliff_dagster.defs.alerts import WEBHOOK
+from contextcliff_dagster.experiments.alert_channels import WEBHOOK
 
 SECRET = "T0KEN-in-the-path"
 
