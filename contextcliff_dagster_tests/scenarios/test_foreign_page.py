@@ -127,7 +127,7 @@ def test_a_foreign_page_starts_no_run_and_the_ui_works(tmp_path: Path) -> None:
         try:
             # The page that loads knows no token any more, and is alive.
             browser.open("/locations/contextcliff_dagster/jobs/profile_quick")
-            browser.see("//button[contains(normalize-space(.),'Materialize all')]")
+            browser.see("//button[contains(normalize-space(.),'Materialize')]")
             assert "token" not in driver.current_url
             assert driver.execute_script(OWN_SOCKET) == "connection_ack"
             assert driver.execute_script("return document.cookie") == ""

@@ -81,7 +81,7 @@ def test_two_endpoints_are_asked_at_once_and_reported_once(
 
             # Each server has answered three calls and holds the next: both are being asked.
             wait_until(lambda: all(len(received(name)) > 3 for name in names), 420)
-            of_model = {run.tags["contextcliff/models"]: run for run in runs("profile_tiny")}
+            of_model = {run.tags["contextcliff/models"]: run for run in runs("measure_tiny")}
             assert sorted(of_model) == ["left", "right"]
             gates["left"].open()
             wait_until(lambda: instance.get_run_by_id(of_model["left"].run_id).is_finished, 420)
@@ -90,7 +90,7 @@ def test_two_endpoints_are_asked_at_once_and_reported_once(
             gates["right"].open()
             wait_until(lambda: any(run.is_finished for run in runs("report_tiny")), 600)
 
-            attempts = runs("profile_tiny", **{"contextcliff/models": "right"})
+            attempts = runs("measure_tiny", **{"contextcliff/models": "right"})
             assert Counter(run.status.value for run in attempts) == {"FAILURE": 1, "SUCCESS": 1}
             parents = [run.tags.get("dagster/parent_run_id") for run in attempts]
             assert {*parents} == {None, of_model["right"].run_id}

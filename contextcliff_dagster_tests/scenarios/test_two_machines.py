@@ -16,7 +16,7 @@ from contextcliff_dagster.defs.partitions import add_campaign, range_tags
 from contextcliff_dagster.experiments.common.study_run import campaign_of, open_ledger
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.run.study import prepare_study
+from contextcliff_dagster.run.study import prepare_study, rebuild_report
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster_tests.support.held_calls import Gate
@@ -213,6 +213,7 @@ def test_two_models_at_two_workers_of_which_one_is_killed(
     assert not [
         f for name in site.machines for f in (site.machines[name].folder / "work").iterdir()
     ]
+    rebuild_report(site.study)
     (report,) = store.root.rglob("report.json")
     models = json.loads(report.read_bytes())["models"]
     assert [(one["model"], one["n"]) for one in models] == [(name, CALLS) for name in MODELS]

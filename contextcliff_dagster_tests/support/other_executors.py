@@ -17,6 +17,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from contextcliff_dagster.experiments.common.study_run import open_ledger
+from contextcliff_dagster.inference.ledger.campaigns import current_campaign
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.store import Store
 from contextcliff_dagster_tests.support.paths import EXECUTOR_SETTINGS
@@ -24,6 +26,8 @@ from contextcliff_dagster_tests.support.postgres import free_port
 
 LONG = 500.0
 PROFILE = ("-m", "dagster", "job", "execute", "-m", "contextcliff_dagster.definitions")
+SCHEDULE = 'schedule: {cron: "0 3 1 1 *"}\n'
+"""With it, a study has the job that draws its sample and measures it."""
 CELERY_WORKER = ("celery", "-A", "dagster_celery.app", "worker", "--concurrency", "1")
 
 
@@ -103,14 +107,19 @@ class Started:
             process.kill()
             process.wait(120)
 
-    def profile_tiny(self) -> list[dg.EventLogEntry]:
-        """Launch the study as from the UI, wait for its end; what Dagster recorded of it."""
-        run = self("run", sys.executable, *PROFILE, "-j", "profile_tiny")
-        self.until(lambda: run.poll() == 0)
+    def profile_tiny(self, store: Store) -> list[dg.EventLogEntry]:
+        """Measure and report the study, which has a schedule; what Dagster recorded of it."""
+        measuring = self("measure", sys.executable, *PROFILE, "-j", "measure_tiny")
+        self.until(lambda: measuring.poll() == 0)
+        with open_ledger(store) as ledger:
+            campaign = current_campaign(ledger, "tiny")
+        tags = json.dumps({"dagster/partition": campaign})
+        judging = self("report", sys.executable, *PROFILE, "-j", "report_tiny", "--tags", tags)
+        self.until(lambda: judging.poll() == 0)
         with dg.DagsterInstance.get() as instance:
-            (record,) = instance.get_run_records()
-            assert record.dagster_run.status is dg.DagsterRunStatus.SUCCESS
-            return list(instance.all_logs(record.dagster_run.run_id))
+            runs = instance.get_runs()
+            assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS] * 2
+            return [entry for run in reversed(runs) for entry in instance.all_logs(run.run_id)]
 
 
 def celery_steps(events: Iterable[dg.EventLogEntry]) -> list[tuple[str, str]]:
@@ -128,7 +137,7 @@ def on_a_device(folder: Path, monkeypatch: pytest.MonkeyPatch, **variables: str)
     entry = {"engine": "reference", "model_id": "reference-short", "gpus": 1}
     (folder / "models.yaml").write_text(json.dumps({"models": {"reference-short": entry}}))
     file = folder / "studies" / "tiny.yaml"
-    file.write_text(file.read_text().replace(", reference-long]", "]"))
+    file.write_text(file.read_text().replace(", reference-long]", "]") + SCHEDULE)
     as_code_location(folder, monkeypatch, **variables)
 
 

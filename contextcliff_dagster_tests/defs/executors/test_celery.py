@@ -43,7 +43,7 @@ def test_a_study_runs_over_workers_and_asks_its_model_on_the_queue_for_devices(
     gpu = (*CELERY_WORKER, "--max-tasks-per-child", "1", "-Q", CELERY_QUEUE, "-n", "gpu@here")
     start("worker", *CELERY_WORKER, "-Q", "dagster", "-n", "plain@here")
     start("gpu_worker", *gpu)
-    where = dict(celery_steps(start.profile_tiny()))
+    where = dict(celery_steps(start.profile_tiny(store)))
     assert where.pop("tiny__predictions") == "gpu@here"
     assert set(where.values()) == {"plain@here"}
     assert {"tiny__manifest", "tiny__report"} <= where.keys()

@@ -76,7 +76,7 @@ def test_a_study_runs_as_ray_jobs_and_its_model_on_the_device_that_ray_gives(
 ) -> None:
     jobs = {
         entry.step_key
-        for entry in start.profile_tiny()
+        for entry in start.profile_tiny(store)
         if "in Ray job dagster-step-" in entry.user_message
     }
     assert {"tiny__manifest", "tiny__predictions", "tiny__report"} <= jobs

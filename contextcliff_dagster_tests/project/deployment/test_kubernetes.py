@@ -231,7 +231,7 @@ def measure_tiny(
     workspace.write_text(yaml.safe_dump({"load_from": [{"grpc_server": server}]}), "utf-8")
     health = ["dagster", "api", "grpc-health-check", "--port", str(port)]
     started.until(lambda: not subprocess.run(health, capture_output=True).returncode)
-    words = ("-m", "dagster", "job", "launch", "-w", str(workspace), "-j", "profile_tiny")
+    words = ("-m", "dagster", "job", "launch", "-w", str(workspace), "-j", "measure_tiny")
     launch = started("launch", sys.executable, *words, "-o", "*tiny__predictions")
     started.until(lambda: launch.poll() == 0)
     with dg.DagsterInstance.get() as instance:
