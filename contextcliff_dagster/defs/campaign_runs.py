@@ -168,9 +168,9 @@ def report_sensor(
 
     The sensor waits while Dagster retries failed runs; the report names what they did not measure.
     It compares what is recorded, so that nothing measured while it was off is missed. A measurement
-    must be the newest on two ticks, because a command reports its own. The cursor holds each
-    study's newest measurement, and whether it is dealt with. The sensor also keeps the partition
-    keys of the campaigns (`keep_campaigns`). ``jobs``: of `report_job`, with the assets ``more``.
+    must be its campaign's newest on two ticks, because a command reports its own. The cursor holds
+    each study's newest measurement, and those of its campaigns that wait. The sensor also keeps the
+    partition keys of the campaigns (`keep_campaigns`). ``jobs``: of `report_job`, with ``more``.
     """
 
     @dg.sensor(
@@ -188,20 +188,20 @@ def report_sensor(
         known: dict[str, list[Any]] = json.loads(context.cursor) if context.cursor else {}
         requests = []
         for study, newest in _newest_measurements(instance, studies):
-            seen, is_dealt_with = known.get(study.name, (None, False))
-            known[study.name] = [newest, is_dealt_with and seen == newest]
-            if is_dealt_with or seen != newest:
+            seen, waited = known.get(study.name) or [None, {}]
+            if seen == newest and not waited:
                 continue
-            waits = False
+            waits: dict[str, int] = {}
             for campaign, measured in _unreported(instance, study).items():
                 runs = _runs_of(instance, study, campaign)
                 if any(is_elsewhere(context, run) for run in runs):
                     continue
-                if all(_is_over(instance, run, runs) for run in runs):
+                at = max(measured.values())
+                if waited.get(campaign) == at and all(_is_over(instance, r, runs) for r in runs):
                     requests.append(_request(study, campaign, measured, more))
                 else:
-                    waits = True
-            known[study.name] = [newest, not waits]
+                    waits[campaign] = at
+            known[study.name] = [newest, waits]
         context.update_cursor(json.dumps(known))
         return requests or dg.SkipReason("No campaign has been measured since the last look.")
 

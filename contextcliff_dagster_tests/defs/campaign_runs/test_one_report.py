@@ -266,6 +266,26 @@ def test_two_schedules_and_their_retries_end_in_one_report(location: Location, a
     assert location.look() == []
 
 
+def test_a_campaign_is_reported_while_another_goes_on(location: Location, add: Add) -> None:
+    add("SUCCESS")
+    instance = location.instance
+    add_campaign(instance, location.study, "slow")
+
+    def measured(cell: str) -> None:
+        key = partition_key("slow", "reference-short", cell)
+        event = dg.AssetMaterialization(dg.AssetKey(["tiny", "predictions"]), partition=key)
+        instance.report_runless_asset_event(event)
+
+    add("STARTED", **{"contextcliff/campaign": "slow"})
+    assert location.look_once() == []
+    measured("b00")
+    (asked,) = location.look_once()
+    assert asked.partition_key == CAMPAIGN
+    measured("b01")
+    # Its run is not there yet; by the same key Dagster launches one.
+    assert {request.run_key for request in location.look()} == {asked.run_key}
+
+
 @pytest.mark.parametrize("status", ["FAILURE", "CANCELED"])
 def test_nothing_measured_is_not_reported(
     location: Location, instance: dg.DagsterInstance, status: str
