@@ -36,6 +36,7 @@ from contextcliff_dagster.defs.dagster_internals import (
 from contextcliff_dagster.defs.executors.gpu import device_tags
 from contextcliff_dagster.defs.home import missing_settings
 from contextcliff_dagster.defs.partitions import add_campaign, complete_run_tags
+from contextcliff_dagster.defs.places import pool_of
 from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.ui.calls import StepProgress
 from contextcliff_dagster.experiments.alert_channels import deliver
@@ -178,7 +179,7 @@ def begin_job(study: Study) -> dg.JobDefinition:
 def sentinel_job(study: Study) -> dg.JobDefinition:
     """Return `sentinel_<study>`, which measures examples at the cap and fails on a decline."""
 
-    @dg.op(name=f"{group(study)}__sentinel", tags=device_tags(study))
+    @dg.op(name=f"{group(study)}__sentinel", tags=device_tags(study), pool=pool_of(study))
     @refusing
     def sentinel(
         context: dg.OpExecutionContext,

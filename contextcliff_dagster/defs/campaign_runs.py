@@ -4,13 +4,10 @@
 # sensors, and does not resolve strings.
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
-from urllib.parse import urlsplit
 
 import dagster as dg
 
@@ -27,16 +24,14 @@ from contextcliff_dagster.defs.dagster_internals import (
     BACKFILL_ID_TAG,
     BULK_ACTION_TERMINAL_STATUSES,
 )
-from contextcliff_dagster.defs.executors.gpu import EXECUTOR_VARIABLE
-from contextcliff_dagster.defs.home import PLACE_TAG as PLACE_TAG
+from contextcliff_dagster.defs.home import PLACE_TAG
 from contextcliff_dagster.defs.partitions import campaign_partitions, is_retried, range_tags
+from contextcliff_dagster.defs.places import model_groups, place_of
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.experiments.lookup import judged_assets, measuring_assets, partitioned
-from contextcliff_dagster.inference.devices.discovery import machine_devices
 from contextcliff_dagster.inference.ledger.campaigns import SENTINEL, list_campaigns
-from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.store import Store, slug
 from contextcliff_dagster.studies import Study
 
@@ -111,38 +106,6 @@ class Measurement:
             sampled = not self.study.has_corpus or find_frozen(self.study, store) is not None
             return sampled and (not documents or documents.frozen(self.study, store) is not None)
         return False
-
-
-_THIS_MACHINE = "this machine"
-_WITH_OTHER_DEVICES = ("celery", "k8s", "ray")
-
-
-def model_groups(study: Study) -> list[list[str]]:
-    """Return the study's models in groups of adjacent models that share a place.
-
-    Groups are adjacent because a run takes one range of partitions, in the order of the models.
-    """
-    return [list(models) for _, models in groupby(study.models, key=place_of)]
-
-
-def place_of(model: str) -> str:
-    """Return what the model occupies: the host and port of its endpoint, or devices here.
-
-    If there are several GPUs, each model that leases GPUs is its own place, because the leases
-    decide which models run at once. So is a model that cannot be looked up (its run reports why).
-    """
-    try:
-        entry = get_model(model)
-        url = entry.resolved_base_url() if entry.spec.remote else None
-    except ContextCliffError:
-        return model
-    if url is not None:
-        address = urlsplit(url)
-        return f"{address.hostname}:{address.port}" if address.port else f"{address.hostname}"
-    elsewhere = os.environ.get(EXECUTOR_VARIABLE) in _WITH_OTHER_DEVICES
-    if entry.gpus_wanted and (elsewhere or len(machine_devices()) > 1):
-        return model
-    return _THIS_MACHINE
 
 
 def report_job(study: Study, *more: dg.AssetKey) -> "dg.UnresolvedAssetJobDefinition":

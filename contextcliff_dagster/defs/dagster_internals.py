@@ -49,6 +49,9 @@ from dagster._core.executor.step_delegating import (
     StepHandlerContext,
 )
 
+# A slot of a pool for a part of a step. Goes when a step may take and free slots itself.
+from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
+
 # The runs that are not over. Goes when DagsterRunStatus says which of its members those are.
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
@@ -87,6 +90,7 @@ __all__ = [
     "WILL_RETRY_TAG",
     "CheckStepHealthResult",
     "EngineEventData",
+    "InstanceConcurrencyContext",
     "RetryMode",
     "SerializableErrorInfo",
     "StepDelegatingExecutor",

@@ -168,8 +168,6 @@ def _range_tags(keys: Sequence[str]) -> dict[str, str]:
 
 _CAUSES = {
     "dagster/schedule_name": "schedule",
-    "dagster/from_automation_condition": "automation",
-    "dagster/auto_materialize": "automation",
     "dagster/sensor_name": "sensor",
     BACKFILL_ID_TAG: "backfill",
 }

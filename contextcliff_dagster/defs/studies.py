@@ -104,15 +104,15 @@ def study_parts(study: Study) -> dg.Definitions:
     return dg.Definitions(assets, schedules, study_sensors(study, jobs), [*jobs, begin, sentinel])
 
 
-def study_assets(study: Study) -> list[dg.AssetsDefinition]:
-    """Return all assets of one study, from corpus to report."""
+def study_assets(study: Study, *, launched: bool = True) -> list[dg.AssetsDefinition]:
+    """Return all assets of one study, from corpus to report; ``launched``: by Dagster."""
     return [
         *(preparation_assets(study) if study.has_corpus else ()),
         cost_estimate_asset(study),
         *(
             asset
             for experiment in asked_experiments(study)
-            for asset in experiment_assets(study, experiment)
+            for asset in experiment_assets(study, experiment, launched=launched)
         ),
         report_asset(study),
     ]

@@ -143,7 +143,7 @@ class LocalRuns:
             instance = dg.DagsterInstance.get()
         selection = dg.AssetSelection.assets(*(asset_key(study, name) for name in names))
         definitions = dg.Definitions(
-            assets=study_assets(study),
+            assets=study_assets(study, launched=False),
             jobs=[dg.define_asset_job(job, selection)],
             resources=run_resources(self.store.root, watch),
         )

@@ -10,7 +10,7 @@ import yaml
 from dagster import DagsterInstance
 from dagster._core.scheduler.scheduler import DagsterDaemonScheduler
 
-from contextcliff_dagster.defs.campaign_runs import PLACE_TAG
+from contextcliff_dagster.defs.home import PLACE_TAG
 from contextcliff_dagster_tests.support.paths import CHECKOUT as ROOT
 
 
@@ -43,7 +43,7 @@ def test_a_run_waits_for_a_code_server_that_is_restarted(instance: DagsterInstan
     queue = instance.get_concurrency_config().run_queue_config
     assert queue is not None
     assert queue.max_user_code_failure_retries * queue.user_code_failure_retry_delay >= 120
-    assert queue.max_concurrent_runs == 4
+    assert queue.max_concurrent_runs == 10
     assert [limit["key"] for limit in queue.tag_concurrency_limits] == [PLACE_TAG]
 
 

@@ -4,7 +4,7 @@ The measuring step has its config, its progress reports and its handling of refu
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,6 +34,7 @@ from contextcliff_dagster.defs.partitions import (
     tagged_cells,
     tagged_run,
 )
+from contextcliff_dagster.defs.places import pool_of, slot_taken
 from contextcliff_dagster.defs.resources import ReportConfig, StoreResource, Watch
 from contextcliff_dagster.defs.ui import calls, results
 from contextcliff_dagster.defs.ui.calls import StepProgress
@@ -256,15 +257,20 @@ def document_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDefin
 _RESULT = "The result of the experiment, computed from its records."
 
 
-def experiment_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDefinition]:
-    """Return the assets of ``experiment`` in ``study``; a guest has no records or result."""
-    assets = [*document_assets(study, experiment), _predictions(study, experiment)]
+def experiment_assets(
+    study: Study, experiment: Experiment, *, launched: bool = True
+) -> list[dg.AssetsDefinition]:
+    """Return the assets of ``experiment`` in ``study``; a guest has no records or result.
+
+    ``launched``: whether Dagster launches the runs, which then share the limits of `places`.
+    """
+    assets = [*document_assets(study, experiment), _predictions(study, experiment, launched)]
     if experiment.host is None:
         assets += [_records(study, experiment), _result(study, experiment)]
     return assets
 
 
-def _predictions(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
+def _predictions(study: Study, experiment: Experiment, launched: bool) -> dg.AssetsDefinition:
     (name,) = experiment.asset_names("predictions")
     deps = _sample(study, experiment)
     if experiment.host is not None:
@@ -283,6 +289,7 @@ def _predictions(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
         partitions_def=experiment_partitions(study, experiment),
         partitions_per_run=len(experiment.cells(study)),  # a backfill is one run per model
         op_tags=device_tags(study),
+        pool=pool_of(study) if launched else None,
         # Nothing passes through an IO manager: downstream reads the store.
         dagster_type=dg.Nothing,
     )
@@ -292,7 +299,7 @@ def _predictions(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
         contextcliff_store: StoreResource,
         contextcliff_watch: dg.ResourceParam[Watch],
     ) -> Iterator[Any]:
-        watch = contextcliff_watch
+        watch, step = contextcliff_watch, context.op_execution_context
 
         def on_wait(sentence: str) -> None:
             context.log.info(sentence)
@@ -310,7 +317,8 @@ def _predictions(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
                 try:
                     with engines_kept():
                         for model, cells in cells_of.items():
-                            measuring.measure(model, cells, control)
+                            with slot_taken(step, model, control) if launched else nullcontext():
+                                measuring.measure(model, cells, control)
                 except ContextCliffError:
                     measuring.keep(cells_of)
                     raise

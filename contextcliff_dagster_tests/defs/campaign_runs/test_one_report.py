@@ -12,7 +12,8 @@ import pytest
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 
 from contextcliff_dagster.defs.automation import study_schedules
-from contextcliff_dagster.defs.campaign_runs import PLACE_TAG, report_job, report_sensor
+from contextcliff_dagster.defs.campaign_runs import report_job, report_sensor
+from contextcliff_dagster.defs.home import PLACE_TAG
 from contextcliff_dagster.defs.partitions import add_campaign, partition_key
 from contextcliff_dagster.defs.resources import run_resources
 from contextcliff_dagster.defs.studies import study_assets, study_jobs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextcliff_dagster.defs.campaign_runs import model_groups, place_of
+from contextcliff_dagster.defs.places import model_groups, place_of
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.defs.campaign_runs.conftest import Written
 

@@ -133,7 +133,7 @@ def test_dagster_loads_the_instance_of_the_chart(tmp_path: Path, dagster_home: P
     for part in ("scheduler", "run_coordinator"):
         assert theirs[part] == ours[part]
     assert limits.run_queue_config is not None
-    assert limits.run_queue_config.max_concurrent_runs == 4
+    assert limits.run_queue_config.max_concurrent_runs == 10
     assert limits.pool_config.default_pool_limit == 1
 
 
