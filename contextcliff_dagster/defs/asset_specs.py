@@ -9,7 +9,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import wraps
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import dagster as dg
 
@@ -125,20 +126,41 @@ recur, so they reset the second tag (`forbid_retry`).
 
 
 def decorated(
-    decorator: Callable[..., Any], *, partitions_per_run: int | None = None, **options: Any
+    decorator: Callable[..., Any],
+    study: Study | None = None,
+    *,
+    partitions_per_run: int | None = None,
+    **options: Any,
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
     """Return ``dg.asset`` or ``dg.multi_asset`` set up to process so many partitions in one run.
 
     None means all: `dg launch --partition-range` requires it also of assets without partitions. A
-    refusal fails the step with its sentence (`refusing`).
+    refusal fails the step with its sentence (`refusing`). The UI links the code and the file of
+    ``study``.
     """
-    policy = dg.BackfillPolicy
-    with warnings.catch_warnings():
-        # Backfill policies are called beta; two lines per asset would bury what matters.
-        warnings.filterwarnings("ignore", category=dg.BetaWarning)
-        chosen = policy.multi_run(partitions_per_run) if partitions_per_run else policy.single_run()
-        decorate = decorator(**options, backfill_policy=chosen)
-    return lambda compute: decorate(refusing(compute))
+
+    def link(file: Path | str, line: int, label: str) -> dg.LocalFileCodeReference:
+        return dg.LocalFileCodeReference(file_path=str(file), line_number=line, label=label)
+
+    def definition(compute: Callable[..., Any]) -> dg.AssetsDefinition:
+        policy, code = dg.BackfillPolicy, compute.__code__
+        with warnings.catch_warnings():
+            # Policies and links are called beta; lines for each asset would bury what matters.
+            warnings.filterwarnings("ignore", category=dg.BetaWarning)
+            many = partitions_per_run
+            chosen = policy.multi_run(many) if many else policy.single_run()
+            # Not by `dg.with_source_code_references`, which would link `refusing`.
+            links = [link(code.co_filename, code.co_firstlineno, "asset")]
+            if study is not None and (file := study.folder / f"{study.name}.yaml").is_file():
+                links.insert(0, link(file, 1, "study"))
+            shown = dg.CodeReferencesMetadataValue(code_references=[*links])
+            linked = {"dagster/code_references": shown}
+            specs = [spec.merge_attributes(metadata=linked) for spec in options.get("specs", ())]
+            more = {"specs": specs} if specs else {"metadata": options.get("metadata", {}) | linked}
+            decorate = decorator(**{**options, **more}, backfill_policy=chosen)
+        return cast("dg.AssetsDefinition", decorate(refusing(compute)))
+
+    return definition
 
 
 def group(study: Study) -> str:
@@ -233,4 +255,4 @@ def study_asset(
     study: Study, name: str, description: str, **options: Any
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
     """Return `decorated` for a study's asset with the properties of `described`."""
-    return decorated(dg.asset, **described(study, name, description, **options))
+    return decorated(dg.asset, study, **described(study, name, description, **options))

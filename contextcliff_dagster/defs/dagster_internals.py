@@ -33,6 +33,9 @@ from dagster._core.events import EngineEventData
 # How a backfill that is over is marked. Goes when `dagster` says it of a backfill.
 from dagster._core.execution.backfill import BULK_ACTION_TERMINAL_STATUSES
 
+# A slot of a pool for a part of a step. Goes when a step may take and free slots itself.
+from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
+
 # To give a step of a dead Celery worker to another one. Go when dagster_celery looks after its
 # workers.
 from dagster._core.execution.plan.objects import StepFailureData, StepRetryData
@@ -48,9 +51,6 @@ from dagster._core.executor.step_delegating import (
     StepHandler,
     StepHandlerContext,
 )
-
-# A slot of a pool for a part of a step. Goes when a step may take and free slots itself.
-from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
 
 # The runs that are not over. Goes when DagsterRunStatus says which of its members those are.
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES

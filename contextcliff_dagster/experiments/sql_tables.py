@@ -7,9 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-import duckdb
+from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, Column, Table, conform
 from contextcliff_dagster.contracts.results import Cliffs, json_schema, to_json
@@ -18,6 +16,9 @@ from contextcliff_dagster.experiments.lookup import all_experiments
 from contextcliff_dagster.sampling.manifest import HEAD, bins_of
 from contextcliff_dagster.store import Store, read_result
 from contextcliff_dagster.studies.files import retired_studies
+
+if TYPE_CHECKING:
+    import duckdb
 
 _DUCKDB_TYPES = {
     "string": "VARCHAR",

@@ -208,6 +208,7 @@ def document_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDefin
         documents_name,
         kept.description,
         kinds={"python", "parquet"},
+        table=kept.table,
         code_version=code_version,
         partitions_def=partitions,
         dagster_type=dg.Nothing,
@@ -357,6 +358,7 @@ def _records(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
 
     @decorated(
         dg.multi_asset,
+        study,
         partitions_per_run=1,
         partitions_def=campaign_partitions(study),
         name=f"{group(study)}__{name}",
@@ -409,11 +411,20 @@ def _result(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
 
     @decorated(
         dg.multi_asset,
+        study,
         partitions_per_run=1,
         partitions_def=campaign_partitions(study),
         name=f"{group(study)}__{experiment.op_of_result()}",
         specs=[
-            dg.AssetSpec(**described(study, name, described_by.get(name, _RESULT), **options))
+            dg.AssetSpec(
+                **described(
+                    study,
+                    name,
+                    described_by.get(name, _RESULT),
+                    table=results.result_table(name),
+                    **options,
+                )
+            )
             for name in names
         ],
         check_specs=checks.specs(

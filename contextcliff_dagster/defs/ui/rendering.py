@@ -70,6 +70,20 @@ def column_schema(table: Table) -> dg.TableSchema:
     return dg.TableSchema([described(column) for column in table.columns])
 
 
+def column_lineage(
+    made: Table, sources: Mapping[dg.AssetKey, Table], computed_from: Sequence[str]
+) -> dg.TableColumnLineage:
+    """Return the lineage of a table's columns in the UI: the column of that name in the first of
+    ``sources`` that has it, else the columns ``computed_from``."""
+
+    def columns(names: Sequence[str]) -> list[dg.TableColumnDep]:
+        of = ((name, [k for k, t in sources.items() if name in t.column_names]) for name in names)
+        return [dg.TableColumnDep(keys[0], name) for name, keys in of if keys]
+
+    named = {name: columns([name]) for name in made.column_names}
+    return dg.TableColumnLineage({name: of or columns(computed_from) for name, of in named.items()})
+
+
 def table(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue:
     """Return rows as a UI table, with a note if there are none or some do not fit."""
     if not rows:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from contextcliff_dagster.contracts import LengthBin
+from contextcliff_dagster.contracts import MANIFEST_EXAMPLES, LengthBin, Table
 from contextcliff_dagster.contracts.results import Cliffs, to_json
 from contextcliff_dagster.defs.asset_specs import asset_key
 from contextcliff_dagster.defs.ui.rendering import (
     MOST_CELLS,
+    column_lineage,
     curve_line,
     inline,
     long_text,
@@ -28,6 +29,7 @@ from contextcliff_dagster.experiments.common.measurement import recipe_of, sourc
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.experiments.lookup import asked_experiments, partitioned
+from contextcliff_dagster.experiments.sql_tables import result_tables
 from contextcliff_dagster.sampling.manifest import HEAD, bins_of
 from contextcliff_dagster.store import Store, slug
 from contextcliff_dagster.studies import Study
@@ -153,8 +155,20 @@ _SHOWN_FIELDS = 12
 """Maximum number of columns shown for a result; wider tables scroll sideways in the UI."""
 
 
+_LINEAGE = "dagster/column_lineage"
+
+
+def result_table(asset: str) -> Table | None:
+    """Return the table of `database` that holds the result ``asset``, if one does."""
+    return dict(zip(("cliffs", "metrics"), result_tables(), strict=True)).get(asset)
+
+
 def records_metadata(run: StudyRun, experiment: Experiment, records: pa.Table) -> Metadata:
     """Return counts, the meaning of each partition key, mean scores, and failures by tag."""
+    (predictions,) = experiment.asset_names("predictions")
+    sources = {asset_key(run.study, predictions): experiment.predictions}
+    if run.study.has_corpus:
+        sources[asset_key(run.study, "manifest")] = MANIFEST_EXAMPLES
     folder = run.store.campaign_dir(experiment.records.name, run.study.name, run.campaign)
     columns = [([], "count_all"), ("score", "mean"), ("score", "count"), ("failed", "sum")]
     by = ["model", "bin"]
@@ -175,6 +189,7 @@ def records_metadata(run: StudyRun, experiment: Experiment, records: pa.Table) -
     tags = Counter(filter(None, records["failure"].to_pylist()))
     return {
         "dagster/row_count": records.num_rows,
+        _LINEAGE: column_lineage(experiment.records, sources, ("raw_output", "answers")),
         "campaign": run.campaign,
         "path": dg.MetadataValue.path(str(folder)),
         "partitions": table(partition_rows(run, experiment, records)),
@@ -189,10 +204,16 @@ def result_metadata(
 ) -> dict[str, Metadata]:
     """Return asset -> metadata for the assets of the result, in order."""
     if experiment.name == "length_profile":
-        rounds = analysis.extra["rounds"]
+        (records,) = experiment.asset_names("records")
+        sources = {asset_key(run.study, records): experiment.records}
+        cliffs, metrics = (
+            {_LINEAGE: column_lineage(made, sources, ("length_tokens", "score"))}
+            for made in result_tables()
+        )
+        rounds = _rounds_metadata(analysis.extra["rounds"])
         return {
-            "metrics": _metrics_metadata(run, analysis.results),
-            "cliffs": _cliffs_metadata(run, analysis.results) | _rounds_metadata(rounds),
+            "metrics": _metrics_metadata(run, analysis.results) | metrics,
+            "cliffs": _cliffs_metadata(run, analysis.results) | rounds | cliffs,
         }
     path = run.store.results_file(run.study.name, run.campaign, experiment.name)
     rows = [dict(experiment.overview(result)) or _scalars(result) for result in analysis.results]

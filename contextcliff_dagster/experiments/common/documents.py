@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from contextcliff_dagster.contracts import Example, StudyError
+from contextcliff_dagster.contracts import Example, StudyError, Table
 from contextcliff_dagster.corpora.materialize import read_rows, read_summary, write_rows
 from contextcliff_dagster.inference.execution.cost_estimate import SCAFFOLD_CHARS_PER_TOKEN
 from contextcliff_dagster.inference.models.models_file import get_model
@@ -230,11 +230,12 @@ class KeptDocuments(ABC):
     """The procedure by which an experiment generates, stores and lists its documents.
 
     Documents are stored under a hash of everything that determines them, so repetition costs
-    nothing. ``version``: raise it if the same study would get other documents. ``description``:
-    description of the documents in the UI.
+    nothing. ``version``: raise it if the same study would get other documents. ``table``: their
+    rows. ``description``: description of the documents in the UI.
     """
 
     version: ClassVar[str] = "1"
+    table: ClassVar[Table]
     description: ClassVar[str] = (
         "Documents made for this study; a second method verifies the answers of each."
     )

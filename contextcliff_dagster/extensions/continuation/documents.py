@@ -421,6 +421,7 @@ def _texts(file: Path, changed: int) -> dict[str, str]:
 class ContinuationDocuments(KeptDocuments):
     """Documents of the experiment, partitioned by text and by point (or human passages)."""
 
+    table = CONTINUATION_DOCUMENTS
     description = (
         "For each text: a point's contexts of every size with the author's next passage (p000, "
         "p001, ...), and other passages of the author, which show how much human prose varies "

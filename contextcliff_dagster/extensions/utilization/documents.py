@@ -406,6 +406,8 @@ class UtilizationSamples:
 class UtilizationDocuments(KeptDocuments):
     """Documents of the experiment, partitioned by benchmark and scale, and by seed."""
 
+    table = UTILIZATION_DOCUMENTS
+
     def keys(self, study: Study) -> Mapping[str, Sequence[str]]:
         section = section_of(study)
         data = [f"{b}-{scale}" for b in section.benchmarks for scale in section.scales]
