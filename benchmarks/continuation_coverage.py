@@ -26,11 +26,7 @@ import pandas as pd
 
 from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.extensions.continuation.analysis.model import analyse_model
-from contextcliff_dagster_tests.support.simulated_study import (
-    SimulatedStudy,
-    Spoiled,
-    mean_score,
-)
+from contextcliff_dagster_tests.support.simulated_study import SimulatedStudy, Spoiled, mean_score
 
 SIZES = SimulatedStudy().sizes
 MARGIN = 0.1

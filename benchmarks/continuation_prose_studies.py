@@ -22,10 +22,7 @@ from contextcliff_dagster.extensions.continuation.prose.collapse import Collapse
 from contextcliff_dagster.extensions.continuation.prose.metrics import ProseMetrics, metrics_of
 from contextcliff_dagster.extensions.continuation.prose.words import Prose, language_of, read_prose
 from contextcliff_dagster.extensions.continuation.scoring import score_rows
-from contextcliff_dagster_tests.support.simulated_study import (
-    SimulatedStudy,
-    Spoiled,
-)
+from contextcliff_dagster_tests.support.simulated_study import SimulatedStudy, Spoiled
 
 Kind = Literal["", "looped", "simplified", "shuffled"]
 KINDS: tuple[Spoiled, ...] = ("looped", "simplified", "shuffled")

@@ -171,10 +171,7 @@ def convert(folder: Path) -> None:
     """Write the same vocabulary as tokenizer.json, with transformers' converter."""
     from transformers.convert_slow_tokenizer import TikTokenConverter
 
-    from contextcliff_dagster.sampling.tokenizers.tokenizers import (
-        rank_file,
-        tiktoken_encoding,
-    )
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import rank_file, tiktoken_encoding
 
     ranks = folder / f"{ENCODING}.tiktoken"
     ranks.write_bytes(rank_file(ENCODING))

@@ -43,11 +43,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import ruptures
 
-from contextcliff_dagster.analysis.profile import (
-    AnalysisSettings,
-    ProfileContext,
-    profile_model,
-)
+from contextcliff_dagster.analysis.profile import AnalysisSettings, ProfileContext, profile_model
 from contextcliff_dagster.analysis.records import clean_records
 from contextcliff_dagster.contracts import ContextCliffError, Verdict
 from contextcliff_dagster.contracts.results.cliffs import Detector

@@ -32,11 +32,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binom, binomtest
 
-from contextcliff_dagster.analysis.profile import (
-    AnalysisSettings,
-    ProfileContext,
-    profile_model,
-)
+from contextcliff_dagster.analysis.profile import AnalysisSettings, ProfileContext, profile_model
 from contextcliff_dagster.contracts import DROPS as ALARMS
 
 ROOT = Path(__file__).resolve().parents[1]

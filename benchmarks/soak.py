@@ -39,11 +39,7 @@ from soak_figures import Plan, figures_of
 
 from contextcliff_dagster.experiments.alert_channels import WEBHOOK
 from contextcliff_dagster_tests.support.dagster_ui import ask
-from contextcliff_dagster_tests.support.postgres import (
-    PostgresServer,
-    free_port,
-    running_postgres,
-)
+from contextcliff_dagster_tests.support.postgres import PostgresServer, free_port, running_postgres
 from contextcliff_dagster_tests.support.servers.planned_server import (
     PlannedServer,
     fingerprint,

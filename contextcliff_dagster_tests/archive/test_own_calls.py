@@ -11,11 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from contextcliff_dagster_tests.support.archives import (
-    packed,
-    with_table,
-    without_origin,
-)
+from contextcliff_dagster_tests.support.archives import packed, with_table, without_origin
 from contextcliff_dagster_tests.support.measured_stores import copy_of_made
 from contextcliff_dagster_tests.support.postgres import PostgresServer
 from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call, run

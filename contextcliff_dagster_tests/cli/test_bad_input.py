@@ -18,12 +18,7 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster_tests.support.files import warehouse_files
-from contextcliff_dagster_tests.support.terminal import (
-    COMMAND,
-    Ended,
-    assert_one_sentence,
-    call,
-)
+from contextcliff_dagster_tests.support.terminal import COMMAND, Ended, assert_one_sentence, call
 
 SMALL = ("--model", "reference-short", "--samples-per-bin", "2")
 

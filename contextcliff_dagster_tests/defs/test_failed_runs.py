@@ -15,11 +15,7 @@ from dagster._core.remote_origin import (
 )
 
 from contextcliff_dagster.contracts import BudgetError
-from contextcliff_dagster.defs.alerts import (
-    ALERTED_TAG,
-    failed_runs_sensor,
-    failure_of,
-)
+from contextcliff_dagster.defs.alerts import ALERTED_TAG, failed_runs_sensor, failure_of
 from contextcliff_dagster.defs.home import COMMAND_LINE
 from contextcliff_dagster.defs.resources import STORE, StoreResource
 from contextcliff_dagster.experiments.alert_channels import COMMAND, WEBHOOK, alert_channels

@@ -10,7 +10,6 @@ import pytest
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.definitions import defs
 from contextcliff_dagster.defs.studies import EXAMPLES
-from contextcliff_dagster.defs.ui.results import range_of
 from contextcliff_dagster.run.study import prepare_study
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
@@ -151,26 +150,6 @@ def test_each_partition_says_its_range(run: Run, prepared: None, study: Study) -
     assert event.materialization.metadata["tokens"].value == (
         f"{one.edge_low:,} to {one.edge_high - 1:,} tokens"
     )
-
-
-@pytest.mark.usefixtures("unrecorded")
-def test_records_show_each_key_with_its_tokens_and_what_is_done(run: Run, study: Study) -> None:
-    first = "raw_corpus", "length_map", "distribution_audit", "manifest", "predictions"
-    done = run(*first, "eval_records", last="reference-short.b01")
-    *_, event = done.get_asset_materialization_events()
-    manifest = prepare_study(study).manifest
-    assert manifest is not None
-    shown = event.materialization.metadata["partitions"]
-    rows = [record.data for record in shown.records]
-    assert [(row["key"], row["models done"], row["calls"]) for row in rows] == [
-        ("b00", "1 of 2", 4),
-        ("b01", "1 of 2", 4),
-        ("b02", "0 of 2", 4),
-    ]
-    assert [row["tokens"] for row in rows] == [range_of(manifest.bins, row["key"]) for row in rows]
-    assert rows[0]["not done"] == "reference-long: 0 of 4"
-    assert rows[2]["not done"] == "reference-short: 0 of 4, reference-long: 0 of 4"
-    assert {row["failed calls"] for row in rows} == {"none"}
 
 
 def test_without_a_dagster_home_the_code_location_says_which_to_set(

@@ -17,12 +17,7 @@ from contextcliff_dagster.inference.engines.base import Decoding, open_engine
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.models.models_file import SHIPPED_MODELS, get_model, load_models
 from contextcliff_dagster.inference.requests.recipe import Recipe
-from contextcliff_dagster.reference.card import (
-    REFERENCE_MODELS,
-    CardPoint,
-    load_card,
-    weights_path,
-)
+from contextcliff_dagster.reference.card import REFERENCE_MODELS, CardPoint, load_card, weights_path
 from contextcliff_dagster.reference.warehouse_documents import (
     LedgerQuestion,
     generate_ledger,

@@ -5,11 +5,7 @@ import math
 import pytest
 
 from contextcliff_dagster.reference.card import CardPoint
-from tools.reference_models.measure import (
-    length_at_loss,
-    plateau,
-    wilson_interval,
-)
+from tools.reference_models.measure import length_at_loss, plateau, wilson_interval
 
 
 def point(length: int, exact_match: float) -> CardPoint:

@@ -13,10 +13,7 @@ import pytest
 from PIL import Image
 
 from contextcliff_dagster.contracts.results import Cliffs
-from contextcliff_dagster.reporting.figures.report_figure import (
-    MOST_PANELS,
-    plot_small_multiples,
-)
+from contextcliff_dagster.reporting.figures.report_figure import MOST_PANELS, plot_small_multiples
 from contextcliff_dagster.reporting.length_profile.page import MANY
 from contextcliff_dagster.reporting.report_files import write_report
 from contextcliff_dagster_tests.support.records.reports import results_of, sample

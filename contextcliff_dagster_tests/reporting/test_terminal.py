@@ -7,11 +7,7 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.contracts.results import ResultError
-from contextcliff_dagster.reporting.terminal import (
-    comparison_line,
-    control_lines,
-    risk_report,
-)
+from contextcliff_dagster.reporting.terminal import comparison_line, control_lines, risk_report
 from contextcliff_dagster_tests.support.records.reports import (
     control_of,
     result_of,

@@ -10,13 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import CorpusError, LengthBin
-from contextcliff_dagster.sampling.bins import (
-    BinSpec,
-    active_bins,
-    assign_bin,
-    cut_bins,
-    make_bins,
-)
+from contextcliff_dagster.sampling.bins import BinSpec, active_bins, assign_bin, cut_bins, make_bins
 
 # Documents with their length and number of questions; few distinct lengths make many ties.
 corpora = st.lists(

@@ -9,10 +9,7 @@ import dagster as dg
 import pytest
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.experiments.common.preparation import (
-    prepare_corpus,
-    prepare_length_map,
-)
+from contextcliff_dagster.experiments.common.preparation import prepare_corpus, prepare_length_map
 from contextcliff_dagster.run.study import profile_study, rebuild_report
 from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 from contextcliff_dagster.store import Store

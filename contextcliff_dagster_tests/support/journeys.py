@@ -17,11 +17,7 @@ import yaml
 
 from contextcliff_dagster.studies import kept_in
 from contextcliff_dagster_tests.support.extension_tables import tables
-from contextcliff_dagster_tests.support.files import (
-    folders,
-    log_files,
-    score_tables,
-)
+from contextcliff_dagster_tests.support.files import folders, log_files, score_tables
 from contextcliff_dagster_tests.support.files.warehouse_files import rows
 from contextcliff_dagster_tests.support.paths import CHECKOUT, DOCS
 from contextcliff_dagster_tests.support.servers import faulty_server as wire

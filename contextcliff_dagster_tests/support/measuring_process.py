@@ -24,11 +24,7 @@ from contextcliff_dagster.inference.ledger.backend import PATIENCE_S, GroupCommi
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.telemetry import RunSummary
 from contextcliff_dagster.store import DatabaseUrl
-from contextcliff_dagster_tests.support.records.calls import (
-    LedgerSample,
-    openai_entry,
-    plan_of,
-)
+from contextcliff_dagster_tests.support.records.calls import LedgerSample, openai_entry, plan_of
 
 Death = Literal["while it started", "between answer and commit", "at work"]
 DEATHS: tuple[Death, ...] = get_args(Death)

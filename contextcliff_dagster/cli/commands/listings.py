@@ -76,10 +76,7 @@ def models_diff(a: str, b: str, study: str | None, campaign: str | None, as_json
     Compares what entries and weights declare, and what engines reported in a campaign.
     Exit code 0 if they are the same, 3 if they differ.
     """
-    from contextcliff_dagster.inference.execution.checks import (
-        known_identity,
-        require_campaign,
-    )
+    from contextcliff_dagster.inference.execution.checks import known_identity, require_campaign
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.inference.models.entry import differences
     from contextcliff_dagster.inference.models.models_file import load_models

@@ -25,7 +25,6 @@ from contextcliff_dagster.defs.ui.rendering import (
     table,
 )
 from contextcliff_dagster.experiments.common.experiment import Analysis, Experiment
-from contextcliff_dagster.experiments.common.measurement import recipe_of, sources_of
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.experiments.lookup import asked_experiments, partitioned
@@ -80,74 +79,6 @@ def with_token_ranges(
     return [asset.map_asset_specs(shown) if asset.keys <= by_bins else asset for asset in assets]
 
 
-_MOST_NAMED = 4
-"""Maximum number of models named per cell, because the UI limits a table's size."""
-
-
-def partition_rows(
-    run: StudyRun, experiment: Experiment, records: pa.Table
-) -> list[dict[str, Any]]:
-    """Return a row for each of the experiment's cells, measured or not.
-
-    ``calls`` counts one model's calls. A model is done with a key when all have an answer;
-    unfinished models are named with their number of answers, and models with failed calls too.
-    """
-    calls = _planned_calls(run, experiment)
-    done = _by_model(records, scored=True)
-    failed = _by_model(records, scored=False)
-    merged, models = experiment.merged_cells(run), run.study.models
-    rows = []
-    for cell in experiment.cells(run.study):
-        behind = {m: done.get((m, cell), 0) for m in models}
-        behind = {m: n for m, n in behind.items() if n < calls[cell]}
-        lost = {m: n for m in models if (n := failed.get((m, cell), 0))}
-        row: dict[str, Any] = {"key": cell}
-        if experiment.by_bins:
-            row["tokens"] = range_of(run.manifest.bins, cell)
-        rows.append(
-            {
-                **row,
-                "calls": calls[cell],
-                "models done": f"{len(models) - len(behind)} of {len(models)}",
-                "not done": _named(behind, calls[cell]),
-                "failed calls": _named(lost, None),
-                "merged into": merged.get(cell),
-            }
-        )
-    return rows
-
-
-def _planned_calls(run: StudyRun, experiment: Experiment) -> dict[str, int]:
-    """Return cell -> number of calls that the study plans per model."""
-    n = experiment.samples_per_cell(run.study)
-    calls = dict.fromkeys(experiment.cells(run.study), 0)
-    for source in sources_of(run, experiment):
-        each = recipe_of(experiment, source, run.study).replicates * source.steps
-        for cell in calls:
-            calls[cell] += len(source.samples.planned(cell, n)) * each
-    return calls
-
-
-def _by_model(records: pa.Table, *, scored: bool) -> dict[tuple[str, str], int]:
-    """Return (model, cell) -> number of calls with a score, or without one."""
-    import pyarrow.compute as pc
-
-    valid = pc.is_valid(records["score"])
-    of = records.filter(valid if scored else pc.invert(valid))
-    counts = of.group_by(["model", "bin"]).aggregate([("call_key", "count_distinct")])
-    return {
-        (row["model"], row["bin"]): row["call_key_count_distinct"] for row in counts.to_pylist()
-    }
-
-
-def _named(numbers: dict[str, int], of: int | None) -> str:
-    parts: Sequence[str] = [
-        f"{model}: {n}" + ("" if of is None else f" of {of}") for model, n in numbers.items()
-    ]
-    more = len(parts) - _MOST_NAMED
-    return ", ".join([*parts[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])]) or "none"
-
-
 Metadata = dict[str, Any]
 _PLOTTED = 150
 """Maximum number of values that the UI plots; each adds about 160 bytes per materialization."""
@@ -164,7 +95,7 @@ def result_table(asset: str) -> Table | None:
 
 
 def records_metadata(run: StudyRun, experiment: Experiment, records: pa.Table) -> Metadata:
-    """Return counts, the meaning of each partition key, mean scores, and failures by tag."""
+    """Return counts, mean scores, and failures by tag."""
     (predictions,) = experiment.asset_names("predictions")
     sources = {asset_key(run.study, predictions): experiment.predictions}
     if run.study.has_corpus:
@@ -192,7 +123,6 @@ def records_metadata(run: StudyRun, experiment: Experiment, records: pa.Table) -
         _LINEAGE: column_lineage(experiment.records, sources, ("raw_output", "answers")),
         "campaign": run.campaign,
         "path": dg.MetadataValue.path(str(folder)),
-        "partitions": table(partition_rows(run, experiment, records)),
         f"by_{'_and_'.join(by)}": table(summary),
         "failures": table([{"failure": tag, "n": n} for tag, n in tags.most_common()]),
         **{f"failure/{tag}": n for tag, n in sorted(tags.items())},

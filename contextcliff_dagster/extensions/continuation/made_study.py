@@ -21,12 +21,7 @@ from contextcliff_dagster.cli.display.output import print_table
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.measuring.made_study import RunOptions, run_made_study
 from contextcliff_dagster.cli.measuring.options import SectionOptions, digest, named_study
-from contextcliff_dagster.cli.options import (
-    folder_option,
-    gathered_as,
-    path_option,
-    together,
-)
+from contextcliff_dagster.cli.options import folder_option, gathered_as, path_option, together
 from contextcliff_dagster.cli.setup.endpoint import EndpointOptions, set_option
 from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.extensions.continuation.section import (

@@ -29,11 +29,7 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     Question,
 )
 from contextcliff_dagster.extensions.utilization.prompts import Arm, Cell, arms_of, asked
-from contextcliff_dagster.extensions.utilization.rendering.sentences import (
-    Format,
-    Order,
-    Verbosity,
-)
+from contextcliff_dagster.extensions.utilization.rendering.sentences import Format, Order, Verbosity
 from contextcliff_dagster.extensions.utilization.rendering.structured import render
 from contextcliff_dagster.extensions.utilization.scales import (
     ScaleSolver,

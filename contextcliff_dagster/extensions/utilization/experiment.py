@@ -181,9 +181,7 @@ class Utilization(Experiment):
         return not study.has_corpus
 
     def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
-        from contextcliff_dagster.extensions.utilization.report.page import (
-            write_utilization_report,
-        )
+        from contextcliff_dagster.extensions.utilization.report.page import write_utilization_report
 
         wrong = self._wrong_answers(run) if run.with_answers else None
         return write_utilization_report(run, self.read_results(run), wrong, others)

@@ -13,12 +13,7 @@ from typing import Any, Literal, TypedDict
 
 import numpy as np
 
-from contextcliff_dagster.extensions.visibility.tasks.task import (
-    ClampEvent,
-    Config,
-    Reason,
-    Space,
-)
+from contextcliff_dagster.extensions.visibility.tasks.task import ClampEvent, Config, Reason, Space
 
 Source = Literal["start", "model", "fallback"]
 

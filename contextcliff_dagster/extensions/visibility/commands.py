@@ -19,11 +19,7 @@ from contextcliff_dagster.cli.measuring.made_study import (
     measure_made_study,
     run_made_study,
 )
-from contextcliff_dagster.cli.measuring.options import (
-    SectionOptions,
-    digest,
-    named_study,
-)
+from contextcliff_dagster.cli.measuring.options import SectionOptions, digest, named_study
 from contextcliff_dagster.cli.options import (
     Decorator,
     Finite,

@@ -8,12 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from contextcliff_dagster.analysis.regression import (
-    Changes,
-    at_the_loss,
-    count_windows,
-    window_at,
-)
+from contextcliff_dagster.analysis.regression import Changes, at_the_loss, count_windows, window_at
 
 
 def changes(a: list[int], b: list[int], per_document: int = 1) -> Changes:

@@ -8,10 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.confounds import (
-    length_time_correlation,
-    time_warnings,
-)
+from contextcliff_dagster.analysis.confounds import length_time_correlation, time_warnings
 from contextcliff_dagster.analysis.profile import ProfileContext, profile_model
 from contextcliff_dagster.analysis.records import AnalysisSettings, clean_records
 from contextcliff_dagster_tests.support.records.planted_curves import flat, plant, step

@@ -10,11 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.analysis.latency import (
-    joint_cap,
-    judge_limit,
-    least_documents,
-)
+from contextcliff_dagster.analysis.latency import joint_cap, judge_limit, least_documents
 from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.contracts.results.cliffs import (
     JointCap,
@@ -25,10 +21,7 @@ from contextcliff_dagster.contracts.results.cliffs import (
 from contextcliff_dagster.policy import PolicyError, SafeContext
 from contextcliff_dagster.reporting.length_profile.tables import slowdown_sections
 from contextcliff_dagster.reporting.terminal import risk_report
-from contextcliff_dagster.reporting.wording import (
-    joint_cap_sentence,
-    latency_limit_sentence,
-)
+from contextcliff_dagster.reporting.wording import joint_cap_sentence, latency_limit_sentence
 from contextcliff_dagster_tests.support.records.planted_curves import Floats, flat, plant
 from contextcliff_dagster_tests.support.records.profiles import QUICK, cliffs_of
 

@@ -9,11 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.bin_statistics import (
-    bimodality,
-    instability,
-    rolling_variance,
-)
+from contextcliff_dagster.analysis.bin_statistics import bimodality, instability, rolling_variance
 from contextcliff_dagster.analysis.profile import profile_model
 from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval, document_interval

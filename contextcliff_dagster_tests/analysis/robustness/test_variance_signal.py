@@ -8,10 +8,7 @@ import numpy as np
 import pandas as pd
 
 from contextcliff_dagster.analysis.profile import profile_model
-from contextcliff_dagster.analysis.robustness import (
-    variance_sentence,
-    variance_signal,
-)
+from contextcliff_dagster.analysis.robustness import variance_sentence, variance_signal
 from contextcliff_dagster.reporting.length_profile.scope import scatter_sentence
 from contextcliff_dagster_tests.support.records.planted_curves import (
     Floats,

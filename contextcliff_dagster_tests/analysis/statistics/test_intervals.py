@@ -7,10 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from contextcliff_dagster.analysis.records import AnalysisSettings
-from contextcliff_dagster.analysis.statistics.intervals import (
-    document_interval,
-    exact_interval,
-)
+from contextcliff_dagster.analysis.statistics.intervals import document_interval, exact_interval
 
 
 def interval(n: list[float], s: list[float]) -> tuple[float, float]:

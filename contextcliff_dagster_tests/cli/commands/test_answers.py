@@ -18,12 +18,7 @@ from contextcliff_dagster.contracts import ANSWERS, EVAL_RECORDS
 from contextcliff_dagster.store import read_table, write_table
 from contextcliff_dagster_tests.support.measured_stores import FEW_CALLS, copy_of_few
 from contextcliff_dagster_tests.support.read_only import read_only
-from contextcliff_dagster_tests.support.terminal import (
-    COMMAND,
-    Ended,
-    assert_one_sentence,
-    call,
-)
+from contextcliff_dagster_tests.support.terminal import COMMAND, Ended, assert_one_sentence, call
 
 HOSTILE = (
     "=cmd|'/C calc'!A0\x1b[2J\x07\u202egnp.exe\r\nnext,\"line\"\u2028 caf\u00e9 \u6f22 \U0001f9e8"

@@ -9,12 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster_tests.support.terminal import (
-    COMMAND,
-    assert_one_sentence,
-    call,
-    served,
-)
+from contextcliff_dagster_tests.support.terminal import COMMAND, assert_one_sentence, call, served
 
 TWO = ("profile", "quick", "--samples-per-bin", "2", "--model", "priced")
 

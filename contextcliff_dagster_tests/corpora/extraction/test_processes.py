@@ -22,12 +22,7 @@ from contextcliff_dagster.corpora.extraction import (
     extractor_version,
     pool,
 )
-from contextcliff_dagster_tests.support.child_processes import (
-    alive,
-    busy,
-    children,
-    wait_until,
-)
+from contextcliff_dagster_tests.support.child_processes import alive, busy, children, wait_until
 from contextcliff_dagster_tests.support.files import document_files as made
 
 

@@ -19,11 +19,7 @@ from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.corpora.corpus import seeded_place
 from contextcliff_dagster.corpora.python_source import PythonSourceCorpus
 from contextcliff_dagster.corpora.python_source.files import SourceModule
-from contextcliff_dagster.corpora.python_source.questions import (
-    KINDS,
-    Question,
-    choose_questions,
-)
+from contextcliff_dagster.corpora.python_source.questions import KINDS, Question, choose_questions
 
 WHOLE = '''\
 """A module of the test's own."""

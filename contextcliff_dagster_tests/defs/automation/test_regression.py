@@ -17,11 +17,7 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 
 from contextcliff_dagster.analysis.regression import Shrink
 from contextcliff_dagster.contracts import EVAL_RECORDS, StudyError
-from contextcliff_dagster.defs.automation import (
-    campaign_at,
-    report_freshness,
-    study_schedules,
-)
+from contextcliff_dagster.defs.automation import campaign_at, report_freshness, study_schedules
 from contextcliff_dagster.defs.resources import run_resources
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.alert_channels import COMMAND, WEBHOOK, alert

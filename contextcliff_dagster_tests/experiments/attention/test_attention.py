@@ -12,12 +12,7 @@ import pytest
 from contextcliff_dagster.analysis.attention import AttentionSample
 from contextcliff_dagster.archive.rename import prune_store
 from contextcliff_dagster.cli import main
-from contextcliff_dagster.contracts import (
-    ATTENTION_RECORDS,
-    EVAL_RECORDS,
-    BudgetError,
-    StudyError,
-)
+from contextcliff_dagster.contracts import ATTENTION_RECORDS, EVAL_RECORDS, BudgetError, StudyError
 from contextcliff_dagster.defs.studies import study_assets
 from contextcliff_dagster.experiments.attention import ATTENTION
 from contextcliff_dagster.experiments.common.study_run import StudyRun

@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from contextcliff_dagster.contracts import DataError
-from contextcliff_dagster.extensions.continuation.figures import (
-    UsualRange,
-    collapse_axis,
-)
+from contextcliff_dagster.extensions.continuation.figures import UsualRange, collapse_axis
 from contextcliff_dagster.extensions.continuation.report.run_page import (
     CompareOptions,
     View,

@@ -14,11 +14,7 @@ from contextcliff_dagster.cli import main
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.defs.studies import study_assets
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.extensions.continuation.documents import (
-    DOCUMENTS,
-    plan_of,
-    require_texts,
-)
+from contextcliff_dagster.extensions.continuation.documents import DOCUMENTS, plan_of, require_texts
 from contextcliff_dagster.extensions.continuation.experiment import CONTINUATION
 from contextcliff_dagster.extensions.continuation.prose.words import read_prose, sentence_ends
 from contextcliff_dagster.run.study import prepare_study, profile_study

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from contextcliff_dagster.extensions.utilization.benchmarks.data import (
-    BenchmarkName,
-    Question,
-)
+from contextcliff_dagster.extensions.utilization.benchmarks.data import BenchmarkName, Question
 from contextcliff_dagster_tests.extensions.utilization.records import make_record
 
 START = 1_704_067_200

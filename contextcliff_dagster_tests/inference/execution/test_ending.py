@@ -16,12 +16,7 @@ from typing import Any
 
 import pytest
 
-from contextcliff_dagster.contracts import (
-    AnswersLostError,
-    BudgetError,
-    EngineError,
-    StoreError,
-)
+from contextcliff_dagster.contracts import AnswersLostError, BudgetError, EngineError, StoreError
 from contextcliff_dagster.inference.devices.leases import lease
 from contextcliff_dagster.inference.execution.measure import RunControl
 from contextcliff_dagster.inference.ledger import sqlite

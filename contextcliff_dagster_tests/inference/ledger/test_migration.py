@@ -23,11 +23,7 @@ from contextcliff_dagster.inference.ledger.verify import verify
 from contextcliff_dagster.store import DatabaseUrl
 from contextcliff_dagster_tests.inference.ledger.test_ledger import source
 from contextcliff_dagster_tests.support.postgres import PostgresServer
-from contextcliff_dagster_tests.support.records.calls import (
-    LedgerSample,
-    plan_of,
-    reference_entry,
-)
+from contextcliff_dagster_tests.support.records.calls import LedgerSample, plan_of, reference_entry
 
 SAMPLE = LedgerSample(2, 2, max_tokens=120)
 VERSIONS = [1, 5]

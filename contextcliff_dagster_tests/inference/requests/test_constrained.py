@@ -14,11 +14,7 @@ from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.requests.recipe import Recipe
-from contextcliff_dagster_tests.support.records.calls import (
-    LedgerSample,
-    openai_entry,
-    plan_of,
-)
+from contextcliff_dagster_tests.support.records.calls import LedgerSample, openai_entry, plan_of
 
 SCHEMA = {"type": "object", "properties": {"C": {"type": "number"}}, "required": ["C"]}
 FREE = Recipe(output_schema=SCHEMA)

@@ -13,12 +13,7 @@ from contextcliff_dagster.inference.execution.measure import RunControl, measure
 from contextcliff_dagster.inference.ledger import ledger as ledger_module
 from contextcliff_dagster.inference.ledger.ledger import Begun, Ledger, Scope
 from contextcliff_dagster.inference.requests.call_plan import Outcome, plan_calls, utc_now
-from contextcliff_dagster.inference.spending import (
-    DAY_VARIABLE,
-    Budget,
-    Spend,
-    with_day_limit,
-)
+from contextcliff_dagster.inference.spending import DAY_VARIABLE, Budget, Spend, with_day_limit
 from contextcliff_dagster_tests.support.records.calls import (
     RECIPE,
     LedgerSample,

@@ -12,11 +12,7 @@ from contextcliff_dagster.inference import spending
 from contextcliff_dagster.inference.execution.cost_estimate import estimate
 from contextcliff_dagster.inference.models.models_file import ModelEntry, Price
 from contextcliff_dagster.inference.spending import Budget, price_notes, priced, require_price
-from contextcliff_dagster_tests.support.records.calls import (
-    LedgerSample,
-    openai_entry,
-    plan_of,
-)
+from contextcliff_dagster_tests.support.records.calls import LedgerSample, openai_entry, plan_of
 
 SAMPLE = LedgerSample(1, 8, max_tokens=200)
 PRICE = {"input_usd_per_mtok": 100, "output_usd_per_mtok": 100}

@@ -14,11 +14,7 @@ import yaml
 
 from contextcliff_dagster.inference.engines.base import declared_identity
 from contextcliff_dagster.inference.models.models_file import SHIPPED_MODELS, load_models
-from contextcliff_dagster_tests.project.deployment.files import (
-    COMPOSE,
-    DOCKER,
-    DOCKERFILE,
-)
+from contextcliff_dagster_tests.project.deployment.files import COMPOSE, DOCKER, DOCKERFILE
 from contextcliff_dagster_tests.support.paths import CHECKOUT
 
 SECRETS = {"PASSWORD": "POSTGRES_PASSWORD", "TOKEN": "CONTEXTCLIFF_TOKEN"}

@@ -12,11 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from contextcliff_dagster_tests.project.deployment.files import (
-    DOCKER,
-    DOCKERFILE,
-    HELM,
-)
+from contextcliff_dagster_tests.project.deployment.files import DOCKER, DOCKERFILE, HELM
 from contextcliff_dagster_tests.support.paths import CHECKOUT
 
 

@@ -19,11 +19,7 @@ from contextcliff_dagster.redaction import DatabaseUrl
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.project.deployment import helm_chart as chart
-from contextcliff_dagster_tests.project.deployment.cluster import (
-    Cluster,
-    Manifest,
-    running_cluster,
-)
+from contextcliff_dagster_tests.project.deployment.cluster import Cluster, Manifest, running_cluster
 from contextcliff_dagster_tests.project.deployment.files import COMPOSE, DOCKER, DOCKERFILE
 from contextcliff_dagster_tests.support.other_executors import Started, on_a_device
 from contextcliff_dagster_tests.support.paths import EXECUTOR_SETTINGS

@@ -29,11 +29,7 @@ from contextcliff_dagster.reporting.figures.report_figure import (
     plot_report,
     plot_scores,
 )
-from contextcliff_dagster_tests.support.records.reports import (
-    results_of,
-    sample,
-    sample_pair,
-)
+from contextcliff_dagster_tests.support.records.reports import results_of, sample, sample_pair
 
 
 def opened(png: bytes) -> Image.Image:

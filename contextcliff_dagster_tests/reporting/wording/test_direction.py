@@ -11,12 +11,7 @@ from hypothesis import strategies as st
 from contextcliff_dagster.cli.display.output import print_table
 from contextcliff_dagster.reporting.markdown import code, escaped
 from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
-from contextcliff_dagster.reporting.wording import (
-    columns_of,
-    isolated,
-    isolated_whole,
-    padded,
-)
+from contextcliff_dagster.reporting.wording import columns_of, isolated, isolated_whole, padded
 from contextcliff_dagster_tests.support.records.reports import page_of, results_of, sample_pair
 
 OPEN, SHUT = "\u2068", "\u2069"

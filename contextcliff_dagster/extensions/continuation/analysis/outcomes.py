@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from contextcliff_dagster.contracts import ContextCliffError
-from contextcliff_dagster.extensions.continuation.results import (
-    Clusters,
-    EndpointName,
-)
+from contextcliff_dagster.extensions.continuation.results import Clusters, EndpointName
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,13 +13,7 @@ from contextcliff_dagster.extensions.continuation.results import (
     EndpointName,
     NoiseFloor,
 )
-from contextcliff_dagster.reporting.wording import (
-    difference,
-    percent,
-    score,
-    tokens,
-    two_digits,
-)
+from contextcliff_dagster.reporting.wording import difference, percent, score, tokens, two_digits
 
 NAMES: dict[EndpointName, str] = {"score": "score", "intact": "share without collapse"}
 

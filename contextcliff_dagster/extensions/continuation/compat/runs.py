@@ -21,10 +21,7 @@ from contextcliff_dagster.contracts import (
     StudyError,
 )
 from contextcliff_dagster.contracts.results.json_form import Missing
-from contextcliff_dagster.experiments.common.documents import (
-    tokenizer_name,
-    tokenizer_of,
-)
+from contextcliff_dagster.experiments.common.documents import tokenizer_name, tokenizer_of
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.extensions.continuation.compat.metrics import (
     COHERENCE_KEYS,
@@ -44,9 +41,7 @@ from contextcliff_dagster.extensions.continuation.compat.result_files import (
     write_analysis,
     write_run,
 )
-from contextcliff_dagster.extensions.continuation.compat.slicing import (
-    needed_tokens,
-)
+from contextcliff_dagster.extensions.continuation.compat.slicing import needed_tokens
 from contextcliff_dagster.extensions.continuation.compat.statistics import (
     Round,
     is_long_enough,

@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.contrast import (
-    exchanged_sums,
-    sign_flip_p_value,
-    units_needed,
-)
+from contextcliff_dagster.analysis.contrast import exchanged_sums, sign_flip_p_value, units_needed
 from contextcliff_dagster.analysis.statistics.falling_curve import draw_curves, falling_posterior
 from contextcliff_dagster.analysis.statistics.intervals import (
     Crossing,

@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts.values import Verdict
 from contextcliff_dagster.extensions.utilization.rendering.sentences import Format
-from contextcliff_dagster.reporting.wording import (
-    difference,
-    level,
-    score,
-    two_digits,
-)
+from contextcliff_dagster.reporting.wording import difference, level, score, two_digits
 
 if TYPE_CHECKING:
     from contextcliff_dagster.extensions.utilization.results import (

@@ -13,10 +13,7 @@ from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Any
 
-from contextcliff_dagster.extensions.utilization.benchmarks.asking import (
-    Made,
-    make_question,
-)
+from contextcliff_dagster.extensions.utilization.benchmarks.asking import Made, make_question
 from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     Benchmark,
     Draws,

@@ -14,11 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from contextcliff_dagster.analysis.bin_statistics import ProfileContext
-from contextcliff_dagster.analysis.contrast import (
-    ClusterMeans,
-    studentized_flips,
-    units_needed,
-)
+from contextcliff_dagster.analysis.contrast import ClusterMeans, studentized_flips, units_needed
 from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.rank_tests import holm
 from contextcliff_dagster.contracts import UNSCORED_TAGS, ContextCliffError

@@ -15,10 +15,7 @@ from contextcliff_dagster.extensions.continuation.analysis.model import analyse_
 from contextcliff_dagster.extensions.continuation.report.page import arms
 from contextcliff_dagster_tests.extensions.continuation.analysis.test_degenerate import QUICK
 from contextcliff_dagster_tests.support.examples import examples
-from contextcliff_dagster_tests.support.simulated_study import (
-    SimulatedStudy,
-    Spoiled,
-)
+from contextcliff_dagster_tests.support.simulated_study import SimulatedStudy, Spoiled
 
 PLANTED = SimulatedStudy(share=0.5, from_size=16384)
 

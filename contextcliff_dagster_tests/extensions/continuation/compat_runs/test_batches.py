@@ -7,10 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.extensions.continuation.compat.runs import (
-    ATTEMPTS,
-    chosen_rounds,
-)
+from contextcliff_dagster.extensions.continuation.compat.runs import ATTEMPTS, chosen_rounds
 
 
 def figures(cloze: float) -> dict[str, float]:

@@ -7,10 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from contextcliff_dagster.extensions.utilization.benchmarks.asking import (
-    PATTERNS,
-    pattern_of,
-)
+from contextcliff_dagster.extensions.utilization.benchmarks.asking import PATTERNS, pattern_of
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS, BenchmarkName
 from contextcliff_dagster.extensions.utilization.benchmarks.sizes import generate, parameters_for
 from contextcliff_dagster.extensions.utilization.rendering.sentences import FORMS

@@ -10,11 +10,7 @@ from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS, BenchmarkName
 from contextcliff_dagster.extensions.utilization.rendering.sentences import FORMATS, Format
 from contextcliff_dagster.extensions.utilization.rendering.structured import render
-from contextcliff_dagster.extensions.utilization.scales import (
-    TOLERANCE,
-    ScaleSolver,
-    Wish,
-)
+from contextcliff_dagster.extensions.utilization.scales import TOLERANCE, ScaleSolver, Wish
 from contextcliff_dagster_tests.support.o200k import O200K
 
 COUNT = O200K.count

@@ -9,10 +9,7 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.contracts import VerificationError
-from contextcliff_dagster.extensions.utilization.benchmarks.data import (
-    BENCHMARKS,
-    BenchmarkName,
-)
+from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS, BenchmarkName
 from contextcliff_dagster.extensions.utilization.verification import (
     require_agreement,
     verify_records,

@@ -13,10 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.extensions.visibility.behaviour import behaviour_of
-from contextcliff_dagster.extensions.visibility.report.names import (
-    change_words,
-    value_words,
-)
+from contextcliff_dagster.extensions.visibility.report.names import change_words, value_words
 from contextcliff_dagster.extensions.visibility.report.single_runs import (
     recorded_run,
     trajectories_of,

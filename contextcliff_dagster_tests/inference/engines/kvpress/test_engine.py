@@ -24,10 +24,7 @@ from contextcliff_dagster.inference.engines.base import (
     RejectedError,
     TransportError,
 )
-from contextcliff_dagster.inference.engines.kvpress.engine import (
-    KvpressEngine,
-    kvpress_identity,
-)
+from contextcliff_dagster.inference.engines.kvpress.engine import KvpressEngine, kvpress_identity
 from contextcliff_dagster.inference.engines.kvpress.worker_process import (
     PYTHON_VARIABLE,
     kv_versions,
