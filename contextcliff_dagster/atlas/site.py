@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contextcliff_dagster.atlas.series import Series, in_unit, named_bins, unit_words
 from contextcliff_dagster.contracts.results import Cliffs
-from contextcliff_dagster.reporting import caps_site
+from contextcliff_dagster.reporting import caps_site, wording
 from contextcliff_dagster.reporting.caps_site import CapsSite
 from contextcliff_dagster.reporting.comparison import comparison_page, difference_words
 from contextcliff_dagster.reporting.html.picture import (
@@ -30,15 +30,6 @@ from contextcliff_dagster.reporting.sections import (
     Link,
     Paragraph,
     Section,
-)
-from contextcliff_dagster.reporting.wording import (
-    VERDICT_PHRASE,
-    estimate,
-    level,
-    located,
-    score,
-    sentence,
-    tokens,
 )
 from contextcliff_dagster.store import slug, write_atomic
 
@@ -95,8 +86,8 @@ def pair_sections(pairs: Sequence[Pair], sources: Mapping[str, Source]) -> list[
             rows.append([
                 Code(pair.a.model),
                 pair.a.task.replace("_", " "),
-                f"{compared.a.name} ({score(overall.mean_a)})",
-                f"{compared.b.name} ({score(overall.mean_b)})",
+                f"{compared.a.name} ({wording.score(overall.mean_a)})",
+                f"{compared.b.name} ({wording.score(overall.mean_b)})",
                 [Link(difference_words(overall), pair_file(pair))],
                 "" if overall.p_value is None else f"{overall.p_value:.2g}",
                 documents if compared.paired else f"{n}, different prompts",
@@ -248,7 +239,7 @@ def _shown(entry: Entry) -> caps_site.Entry:
     picks = {
         "model": entry.series.model,
         "task": entry.task,
-        "verdict": VERDICT_PHRASE[entry.result.verdict],
+        "verdict": wording.VERDICT_PHRASE[entry.result.verdict],
         "lengths": entry.lengths,
         "unit": entry.unit,
     }
@@ -285,7 +276,7 @@ def machine_entry(entry: Entry) -> dict[str, Any]:
 
 def _cap(entry: Entry) -> str:
     cap = entry.result.safe_cap_tokens
-    return "no safe cap" if cap is None else f"{tokens(cap)} {entry.unit}"
+    return "no safe cap" if cap is None else f"{wording.tokens(cap)} {entry.unit}"
 
 
 def _facts(entry: Entry) -> list[str]:
@@ -293,11 +284,11 @@ def _facts(entry: Entry) -> list[str]:
     result, series = entry.result, entry.series
     base, cliff = result.baseline, result.cliff
     facts = [series.condition] if series.condition else []
-    facts.append(VERDICT_PHRASE[result.verdict])
+    facts.append(wording.VERDICT_PHRASE[result.verdict])
     if cliff is not None:
-        place = located(cliff.location_tokens, cliff.ci_low, cliff.ci_high)
+        place = wording.located(cliff.location_tokens, cliff.ci_low, cliff.ci_high)
         facts.append(f"midpoint of the drop {place} {entry.unit}")
-    facts.append(f"scores {estimate(base.mean, base.ci_low, base.ci_high)} when short")
+    facts.append(f"scores {wording.estimate(base.mean, base.ci_low, base.ci_high)} when short")
     documents = f" on {result.n_documents:,} documents" if series.natural else ""
     facts.append(f"{result.n:,} answers{documents}, {entry.lengths} lengths")
     return facts
@@ -349,8 +340,10 @@ def _page(entry: Entry) -> str:
         title += f", {series.condition}"
     facts = [_cap(entry), *_facts(entry)]
     head = f"<p><strong>{text('; '.join(facts))}.</strong></p>\n"
-    head += f"<p>{text(in_unit(sentence(result.safe_cap_reason), entry.unit))}</p>\n"
-    warned = (named_bins(sentence(w), result.bins) for w in result.warnings if _SPREAD not in w)
+    head += f"<p>{text(in_unit(wording.sentence(result.safe_cap_reason), entry.unit))}</p>\n"
+    warned = (
+        named_bins(wording.sentence(w), result.bins) for w in result.warnings if _SPREAD not in w
+    )
     notes = [*series.notes, *(in_unit(note, entry.unit) for note in warned)]
     axis = f"document length in {entry.unit}"
     label = f"Score over {axis}."
@@ -358,7 +351,7 @@ def _page(entry: Entry) -> str:
         f'<section id="picture"><h2>Score over document length</h2>\n<figure id="chart">'
         f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{label}">'
         f"{drawing([result], axis)}</svg></figure>\n"
-        f"<p>Bars and band are {level(result.confidence)} intervals.</p></section>\n"
+        f"<p>Bars and band are {wording.level(result.confidence)} intervals.</p></section>\n"
     )
     unit = series.unit.removeprefix("tokens_").replace("_", " ")
     unit = f"tokens ({unit})" if unit not in (entry.unit, "tokens") else entry.unit
@@ -377,7 +370,7 @@ def _page(entry: Entry) -> str:
         [
             f"{row.edge_low:,} to {row.edge_high:,}",
             f"{row.n:,}",
-            estimate(row.mean, row.ci_low, row.ci_high),
+            wording.estimate(row.mean, row.ci_low, row.ci_high),
         ]
         for row in result.bins
     ]

@@ -16,16 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.contracts import DataError, LengthBin, Verdict
 from contextcliff_dagster.contracts.results import Cliffs, Comparison, Metrics, to_json
-from contextcliff_dagster.reporting.wording import (
-    amount,
-    deciding_cap,
-    drop_clause,
-    labels,
-    level,
-    one_line,
-    sentence,
-    tokens,
-)
+from contextcliff_dagster.reporting import wording
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,7 +108,10 @@ def results_html(results: Sequence[Result]) -> str:
     if not results:
         return "<p>No results.</p>"
     cliffs, records = drawn(results)
-    shown = [_model_html(result, name) for result, name in zip(cliffs, labels(cliffs), strict=True)]
+    shown = [
+        _model_html(result, name)
+        for result, name in zip(cliffs, wording.labels(cliffs), strict=True)
+    ]
     lines = "; ".join(f"{result.cliffs.model}: {result!r}" for result in results[:_MOST_SHOWN])
     png = plot_scores(cliffs, records, "png", _WIDE, _DPI, _COLOURS)
     picture = _picture(png, f"Score over document length. {lines}")
@@ -132,25 +126,26 @@ def comparison_html(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> 
     how = "paired by example" if comparison.paired else "unpaired: different documents"
     return _block(
         f'<p style="{_BIG}">{escape(names)}</p>'
-        f"<p>{escape(comparison.sentence)} {level(comparison.confidence)} intervals, {how}.</p>"
+        f"<p>{escape(comparison.sentence)} {wording.level(comparison.confidence)} intervals, "
+        f"{how}.</p>"
         + _picture(comparison_picture(comparison, cliffs), comparison.sentence)
         + _notes(comparison.warnings)
     )
 
 
 def _model_html(cliffs: Cliffs, name: str) -> str:
-    cap = deciding_cap(cliffs)
-    words = "no safe cap" if cap is None else f"safe up to {tokens(cap)} tokens"
-    drop = drop_clause(cliffs)
+    cap = wording.deciding_cap(cliffs)
+    words = "no safe cap" if cap is None else f"safe up to {wording.tokens(cap)} tokens"
+    drop = wording.drop_clause(cliffs)
     facts = [f"{drop[0].upper()}{drop[1:]}{' tokens' if drop[-1] in ']0123456789' else ''}."]
     if cap is not None:
         facts.append(
-            f"A drop of {level(cliffs.tolerance)} from the baseline is excluded up to the cap at "
-            f"{level(cliffs.confidence)} confidence."
+            f"A drop of {wording.level(cliffs.tolerance)} from the baseline is excluded up to the "
+            f"cap at {wording.level(cliffs.confidence)} confidence."
         )
     else:
-        facts.append(sentence(cliffs.safe_cap_reason))
-    facts.append(f"{amount(cliffs)}.")
+        facts.append(wording.sentence(cliffs.safe_cap_reason))
+    facts.append(f"{wording.amount(cliffs)}.")
     head = f"<bdi>{escape(name)}</bdi>: {escape(words)}"
     return f'<p style="{_BIG}">{head}</p><p>{escape(" ".join(facts))}</p>'
 
@@ -163,7 +158,7 @@ def _picture(png: bytes, words: str) -> str:
 def _notes(notes: Sequence[str]) -> str:
     if not notes:
         return ""
-    items = "".join(f"<li>{escape(sentence(note))}</li>" for note in notes)
+    items = "".join(f"<li>{escape(wording.sentence(note))}</li>" for note in notes)
     title = f"{len(notes)} note{'s' * (len(notes) > 1)}"
     return f"<details><summary>{title}</summary><ul>{items}</ul></details>"
 
@@ -311,10 +306,10 @@ class Result(Shown):
     @property
     def safe_cap_tokens(self) -> int | None:
         """Return the length of the longest safe document in tokens; None if no length is safe."""
-        return deciding_cap(self.cliffs)
+        return wording.deciding_cap(self.cliffs)
 
     def __repr__(self) -> str:
-        return one_line(self.cliffs)
+        return wording.one_line(self.cliffs)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain values: ``cliffs.json`` (schema: ``cliffs.schema.json``)."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.contracts.results import Cliffs, Comparison, from_json, to_json
 from contextcliff_dagster.contracts.results.comparison import Differing, DifferingBin, LossShift
+from contextcliff_dagster.reporting import wording
 from contextcliff_dagster.reporting.figures.comparison import plot_shift
 from contextcliff_dagster.reporting.html.payload import NO_EVIDENCE, payload_of
 from contextcliff_dagster.reporting.html.picture import difference_html, picture_html
@@ -34,14 +35,6 @@ from contextcliff_dagster.reporting.sections import (
     Page,
     Paragraph,
     Section,
-)
-from contextcliff_dagster.reporting.wording import (
-    NOT_MEASURED,
-    level,
-    ratio_words,
-    score,
-    tokens,
-    with_limits,
 )
 from contextcliff_dagster.store import write_atomic, write_result
 
@@ -121,18 +114,18 @@ def comparison_page(comparison: Comparison) -> Page:
         ["verdict", a.verdict or "none", b.verdict or "none", ""],
         [
             "mean score" if comparison.paired else "mean score at the same lengths",
-            score(overall.mean_a),
-            score(overall.mean_b),
+            wording.score(overall.mean_a),
+            wording.score(overall.mean_b),
             Bracketed(difference_words(overall) + _p(overall.p_value, ", p = ")),
         ],
         [
             "safe cap, tokens",
-            tokens(caps.a_tokens, "none"),
-            tokens(caps.b_tokens, "none"),
+            wording.tokens(caps.a_tokens, "none"),
+            wording.tokens(caps.b_tokens, "none"),
             "" if caps.ratio is None else f"x {caps.ratio:.2f}",
         ],
         [
-            f"score {level(comparison.tolerance)} below the baseline at, tokens",
+            f"score {wording.level(comparison.tolerance)} below the baseline at, tokens",
             *_loss_shift(comparison),
         ],
     ]
@@ -144,18 +137,18 @@ def comparison_page(comparison: Comparison) -> Page:
             Code(bin.bin),
             f"{bin.edge_low:,} to {bin.edge_high:,}",
             f"{bin.n_a}" if bin.n_a == bin.n_b else f"{bin.n_a} / {bin.n_b}",
-            score(bin.mean_a),
-            score(bin.mean_b),
+            wording.score(bin.mean_a),
+            wording.score(bin.mean_b),
             Bracketed(difference_words(bin)),
             _p(bin.p_value),
         ]
         for bin in comparison.bins
     ]
     note = (
-        f"Intervals at {level(comparison.confidence)}, by bootstrap over documents. The p-values "
-        "are adjusted for all bins and the overall difference together; the intervals are not, but "
-        "hold 0 where the test finds nothing. A safe cap is a confidence bound and moves with n, "
-        "so its ratio has no interval; the length at which the drop is reached has one."
+        f"Intervals at {wording.level(comparison.confidence)}, by bootstrap over documents. The "
+        "p-values are adjusted for all bins and the overall difference together; the intervals are "
+        "not, but hold 0 where the test finds nothing. A safe cap is a confidence bound and moves with "
+        "n, so its ratio has no interval; the length at which the drop is reached has one."
     )
     head: list[Block] = [
         Paragraph(Bracketed(comparison.sentence)),
@@ -176,18 +169,18 @@ def comparison_page(comparison: Comparison) -> Page:
 
 def difference_words(row: Differing | DifferingBin) -> str:
     """Return the difference of a row with its interval."""
-    return with_limits(row.difference, row.ci_low, row.ci_high)
+    return wording.with_limits(row.difference, row.ci_low, row.ci_high)
 
 
 def _loss_shift(comparison: Comparison) -> list[Cell]:
     if Verdict.FLOOR.value in (comparison.a.verdict, comparison.b.verdict):
-        return [NOT_MEASURED, NOT_MEASURED, "nothing to drop from"]
+        return [wording.NOT_MEASURED, wording.NOT_MEASURED, "nothing to drop from"]
     return _shift(comparison.loss_shift)
 
 
 def _shift(shift: LossShift) -> list[Cell]:
-    a, b = (tokens(at, "not within the range") for at in (shift.a_tokens, shift.b_tokens))
-    return [a, b, Bracketed(ratio_words(shift))]
+    a, b = (wording.tokens(at, "not within the range") for at in (shift.a_tokens, shift.b_tokens))
+    return [a, b, Bracketed(wording.ratio_words(shift))]
 
 
 def _p(value: float | None, before: str = "") -> str:

@@ -9,21 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from contextcliff_dagster.contracts.results import Cliffs
-from contextcliff_dagster.reporting import caps_site
+from contextcliff_dagster.reporting import caps_site, wording
 from contextcliff_dagster.reporting.sections import Bullets, Code, Fold, Section, Text
-from contextcliff_dagster.reporting.wording import (
-    VERDICT_PHRASE,
-    count,
-    estimate,
-    false_alarms,
-    is_useless,
-    level,
-    located,
-    score_name,
-    sentence,
-    tokens,
-    usefulness,
-)
 
 MARK = "gallery.json"
 _WORDS = (
@@ -53,7 +40,7 @@ def write_gallery(entries: Sequence[Entry], folder: Path) -> Path:
         StoreError: the folder cannot be written.
     """
     sources = Section("Where these results come from", _sources(entries), 3)
-    words = [_WORDS, false_alarms([entry.result for entry in entries])]
+    words = [_WORDS, wording.false_alarms([entry.result for entry in entries])]
     times = Counter(_measurement(entry.result) for entry in entries)
     return caps_site.CapsSite(
         "Safe context caps by model and task",
@@ -80,27 +67,29 @@ def _shown(entry: Entry, *, twice: bool) -> caps_site.Entry:
     picks = dict(zip(caps_site.PLACE, _place(result), strict=True))
     return caps_site.Entry(
         entry.page,
-        "no safe cap" if cap is None else f"{tokens(cap)} tokens",
-        {**picks, "verdict": VERDICT_PHRASE[result.verdict]},
+        "no safe cap" if cap is None else f"{wording.tokens(cap)} tokens",
+        {**picks, "verdict": wording.VERDICT_PHRASE[result.verdict]},
         _facts(result),
         f"study {result.study}, {result.campaign}" + (f", in {entry.archive}" if twice else ""),
-        useless=is_useless(result),
+        useless=wording.is_useless(result),
     )
 
 
 def _facts(result: Cliffs) -> list[str]:
     """Return the facts shown with a cap: verdict, reason or midpoint, baseline, n, tokenizer."""
     base, cliff = result.baseline, result.cliff
-    mean = estimate(base.mean, base.ci_low, base.ci_high)
-    facts = [*filter(None, [usefulness(result)]), VERDICT_PHRASE[result.verdict]]
+    mean = wording.estimate(base.mean, base.ci_low, base.ci_high)
+    facts = [*filter(None, [wording.usefulness(result)]), wording.VERDICT_PHRASE[result.verdict]]
     if result.safe_cap_tokens is None:
-        facts.append(sentence(result.safe_cap_reason).rstrip("."))
+        facts.append(wording.sentence(result.safe_cap_reason).rstrip("."))
     if cliff is not None:
-        place = located(cliff.location_tokens, cliff.ci_low, cliff.ci_high)
+        place = wording.located(cliff.location_tokens, cliff.ci_low, cliff.ci_high)
         facts.append(f"midpoint of the drop {place} tokens")
-    facts.append(f"baseline {score_name(result)} {mean}")
-    facts.append(count(result.n, "example"))
-    facts.append(f"within {level(result.tolerance)} at {level(result.confidence)} confidence")
+    facts.append(f"baseline {wording.score_name(result)} {mean}")
+    facts.append(wording.count(result.n, "example"))
+    facts.append(
+        f"within {wording.level(result.tolerance)} at {wording.level(result.confidence)} confidence"
+    )
     facts.append(f"tokenizer {result.tokenizer or 'unknown'}")
     return facts
 

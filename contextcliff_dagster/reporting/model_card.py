@@ -16,6 +16,7 @@ from typing import Any
 
 from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.contracts.results import Cliffs
+from contextcliff_dagster.reporting import wording
 from contextcliff_dagster.reporting.markdown import as_page, one_line
 from contextcliff_dagster.reporting.sections import (
     Block,
@@ -24,19 +25,6 @@ from contextcliff_dagster.reporting.sections import (
     Figure,
     Paragraph,
     Section,
-)
-from contextcliff_dagster.reporting.wording import (
-    VERDICT_PHRASE,
-    amount,
-    baseline_phrase,
-    copies_sentence,
-    deciding_cap,
-    level,
-    located,
-    measured_range,
-    score_name,
-    sentence,
-    tokens,
 )
 
 BADGE = "badge.svg"
@@ -54,57 +42,66 @@ def measured_on(cliffs: Cliffs) -> str:
 
 def headline(cliffs: Cliffs) -> str:
     """Return ``safe to 51k tokens (task, date)``, rounding down to thousands."""
-    cap, task = deciding_cap(cliffs), one_line(cliffs.task or cliffs.study or "task unknown")
+    cap, task = (
+        wording.deciding_cap(cliffs),
+        one_line(cliffs.task or cliffs.study or "task unknown"),
+    )
     if len(task) > _LONGEST_TASK:
         task = f"{task[: _LONGEST_TASK - 1].rstrip()}…"
     if cap is None:
         words = f"no cap: {_WHY_NONE.get(cliffs.verdict, 'not supported by the data')}"
     else:
-        words = f"safe to {f'{cap // 1_000}k' if cap >= 10_000 else tokens(cap)} tokens"
+        words = f"safe to {f'{cap // 1_000}k' if cap >= 10_000 else wording.tokens(cap)} tokens"
     return f"{words} ({task}, {measured_on(cliffs)})"
 
 
 def claim(cliffs: Cliffs) -> str:
     """Return one sentence on what the cap means, or why there is no cap."""
-    cap = deciding_cap(cliffs)
+    cap = wording.deciding_cap(cliffs)
     if cap is None:
-        return f"No safe cap. {sentence(cliffs.safe_cap_reason)}"
+        return f"No safe cap. {wording.sentence(cliffs.safe_cap_reason)}"
     return (
-        f"Documents of up to {tokens(cap)} tokens are safe: the score stays within "
-        f"{level(cliffs.tolerance)} of its baseline ({level(cliffs.confidence)} confidence)."
+        f"Documents of up to {wording.tokens(cap)} tokens are safe: the score stays within "
+        f"{wording.level(cliffs.tolerance)} of its baseline "
+        f"({wording.level(cliffs.confidence)} confidence)."
     )
 
 
 def card_markdown(cliffs: Cliffs) -> str:
     """Return the Markdown block: badge, claim, evidence, and folded JSON-LD."""
-    reach, drop = measured_range(cliffs), cliffs.cliff
-    span = f", {tokens(reach[0])} to {tokens(reach[1])} tokens" if reach else ""
-    verdict = VERDICT_PHRASE[cliffs.verdict]
+    reach, drop = wording.measured_range(cliffs), cliffs.cliff
+    span = f", {wording.tokens(reach[0])} to {wording.tokens(reach[1])} tokens" if reach else ""
+    verdict = wording.VERDICT_PHRASE[cliffs.verdict]
     if drop is not None:
-        at = located(drop.location_tokens, drop.ci_low, drop.ci_high)
-        verdict += f", midpoint of the drop at {at} tokens ({level(cliffs.confidence)} interval)"
-    score = f"{score_name(cliffs)}, baseline {baseline_phrase(cliffs)}"
+        at = wording.located(drop.location_tokens, drop.ci_low, drop.ci_high)
+        verdict += (
+            f", midpoint of the drop at {at} tokens ({wording.level(cliffs.confidence)} interval)"
+        )
+    score = f"{wording.score_name(cliffs)}, baseline {wording.baseline_phrase(cliffs)}"
     rows: list[tuple[str, Any]] = [
         ("Model", Code(cliffs.model)),
         ("Task", cliffs.task or "unknown"),
         ("Verdict", verdict),
         ("Score", score),
-        ("Measured", f"{measured_on(cliffs)}, {amount(cliffs)}{span}"),
+        ("Measured", f"{measured_on(cliffs)}, {wording.amount(cliffs)}{span}"),
         ("Separated from other causes than length", cliffs.confounds.identified.replace("_", " ")),
         ("Study", f"{cliffs.study or 'none'}, campaign {cliffs.campaign or 'none'}"),
         ("Lengths counted by", cliffs.tokenizer or "unknown"),
         ("Serving identity", Code(cliffs.identity) if cliffs.identity else "unknown"),
     ]
-    if deciding_cap(cliffs) == cliffs.safe_cap_tokens and cliffs.cap_prompt_tokens is not None:
-        prompt = f"{tokens(cliffs.cap_prompt_tokens)} tokens of this model"
+    if (
+        wording.deciding_cap(cliffs) == cliffs.safe_cap_tokens
+        and cliffs.cap_prompt_tokens is not None
+    ):
+        prompt = f"{wording.tokens(cliffs.cap_prompt_tokens)} tokens of this model"
         rows.insert(2, ("The cap as a whole prompt", prompt))
-    subject = "The cap" if deciding_cap(cliffs) is not None else "This"
+    subject = "The cap" if wording.deciding_cap(cliffs) is not None else "This"
     holds = f"{subject} holds for this task and this serving configuration only."
     blocks: list[Block] = [
         Figure(Path(BADGE), headline(cliffs)),
         Paragraph(claim(cliffs)),
         DataTable(("", ""), rows),
-        Paragraph(" ".join(filter(None, (holds, copies_sentence(cliffs))))),
+        Paragraph(" ".join(filter(None, (holds, wording.copies_sentence(cliffs))))),
     ]
     page = as_page([Section("Safe context", blocks, level=2)]).rstrip()
     machine = json_ld_text(cliffs)
@@ -117,7 +114,7 @@ def card_json_ld(cliffs: Cliffs) -> dict[str, Any]:
     model = {"@type": "SoftwareApplication", "@id": "#model", "name": cliffs.model}
     if cliffs.identity:
         model["identifier"] = cliffs.identity
-    cap, drop, day = deciding_cap(cliffs), cliffs.cliff, measured_on(cliffs)
+    cap, drop, day = wording.deciding_cap(cliffs), cliffs.cliff, measured_on(cliffs)
     made_by = cliffs.provenance["versions"].get("contextcliff-dagster")
     facts = {
         "task": cliffs.task, "verdict": cliffs.verdict.value, "confidence": cliffs.confidence,
@@ -147,7 +144,7 @@ def card_json_ld(cliffs: Cliffs) -> dict[str, Any]:
     ]
     if drop is not None:
         middle = {"value": drop.location_tokens, "minValue": drop.ci_low, "maxValue": drop.ci_high}
-        about = f"Task {cliffs.task or 'unknown'}; {level(cliffs.confidence)} interval."
+        about = f"Task {cliffs.task or 'unknown'}; {wording.level(cliffs.confidence)} interval."
         name = "Midpoint of the drop"
         observed.append({**shared, "name": name, "description": about, **middle})
     return {"@context": "https://schema.org", "@graph": [model, *observed]}
@@ -162,7 +159,7 @@ def json_ld_text(cliffs: Cliffs) -> str:
 def badge_svg(cliffs: Cliffs) -> str:
     """Return the headline as a one-line SVG badge; its title has the exact cap."""
     words = headline(cliffs)
-    colour = _AMBER if deciding_cap(cliffs) is None else _GREEN
+    colour = _AMBER if wording.deciding_cap(cliffs) is None else _GREEN
     title = escape(one_line(f"{cliffs.model}: {words}. {claim(cliffs)}"))
     left, right = (round(text_width(text)) for text in (_LABEL, words))
     at, wide = left + 2 * _PAD, left + right + 4 * _PAD

@@ -7,34 +7,7 @@ from collections.abc import Sequence
 from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.contracts.results.cliffs import Zone, ZoneName
-from contextcliff_dagster.reporting.wording import (
-    NOT_MEASURED,
-    VERDICT_PHRASE,
-    amount,
-    assumption_sentence,
-    certify_sentence,
-    comparison,
-    copies_sentence,
-    half_drop_sentence,
-    is_all_or_nothing,
-    is_useless,
-    isolated,
-    labels,
-    last_octave_phrase,
-    latency_limit_sentence,
-    level,
-    looks_sentence,
-    measured_range,
-    percent,
-    rope_sentence,
-    score,
-    score_name,
-    sentence,
-    tokens,
-    unanswered_sentence,
-    usefulness,
-    window_share,
-)
+from contextcliff_dagster.reporting import wording
 
 _ZONES: tuple[tuple[ZoneName, str, str], ...] = (
     ("stable", "[OK]", "Stable Region:"),
@@ -59,7 +32,7 @@ def risk_report(cliffs: Cliffs) -> str:
         "",
         "FAILURE RISK REPORT",
         "-------------------",
-        f"Max Technical Context: {'unknown' if window is None else f'{tokens(window)} tokens'}",
+        f"Max Technical Context: {wording.tokens(window, 'unknown')}{' tokens' if window else ''}",
         f"Safe Cap:              {_safe_cap(cliffs)}",
         f"Critical Threshold:    {_threshold(cliffs)}",
         "",
@@ -68,11 +41,11 @@ def risk_report(cliffs: Cliffs) -> str:
         "",
         "RECOMMENDATION:",
         *_recommendation(cliffs),
-        half_drop_sentence(cliffs),
-        *filter(None, [rope_sentence(cliffs.attention)]),
+        wording.half_drop_sentence(cliffs),
+        *filter(None, [wording.rope_sentence(cliffs.attention)]),
         *_attention(cliffs),
     ]
-    return isolated("\n".join(lines))
+    return wording.isolated("\n".join(lines))
 
 
 def _safe_cap(cliffs: Cliffs) -> str:
@@ -80,23 +53,32 @@ def _safe_cap(cliffs: Cliffs) -> str:
     if cap is None:
         return "none"
     if joint is None or joint.limited_by != "latency_limit":
-        words = ", ".join(filter(None, [f"{tokens(cap)} tokens", usefulness(cliffs)]))
-        octave = last_octave_phrase(cliffs)
+        words = ", ".join(
+            filter(None, [f"{wording.tokens(cap)} tokens", wording.usefulness(cliffs)])
+        )
+        octave = wording.last_octave_phrase(cliffs)
         return words + (f" (by {octave})" if octave else "")
-    decides = "none" if joint.tokens is None else f"{tokens(joint.tokens)} tokens"
-    return f"{decides} by the limit on the time to first token, {tokens(cap)} tokens by the scores"
+    decides = "none" if joint.tokens is None else f"{wording.tokens(joint.tokens)} tokens"
+    return (
+        f"{decides} by the limit on the time to first token, {wording.tokens(cap)} tokens by the "
+        "scores"
+    )
 
 
 def _attention(cliffs: Cliffs) -> list[str]:
     """Return the lines on attention; empty if it was not measured."""
     if (attention := cliffs.attention) is None:
         return []
-    return ["", "ATTENTION (not used for the verdict or the cap):", *map(sentence, attention.says)]
+    return [
+        "",
+        "ATTENTION (not used for the verdict or the cap):",
+        *map(wording.sentence, attention.says),
+    ]
 
 
 def control_lines(cliffs: Cliffs) -> list[str]:
     """Return the results of the controls, one line each; empty without controls."""
-    lines = [sentence(text) for control in cliffs.controls for text in control.says]
+    lines = [wording.sentence(text) for control in cliffs.controls for text in control.says]
     return ["CONTROLS:", *lines] if lines else []
 
 
@@ -114,8 +96,8 @@ def definition_lines(cliffs: Cliffs) -> list[str]:
             continue
         at = {
             "<": "below the shortest measured",
-            ">": f"at least {tokens(length.tokens)} tokens",
-            None: f"{tokens(length.tokens, 'none')} tokens",
+            ">": f"at least {wording.tokens(length.tokens)} tokens",
+            None: f"{wording.tokens(length.tokens, 'none')} tokens",
         }[length.censored]
         lines.append(f"{words:<23}{at} (score of at least {length.threshold:.3f})")
     if (mean := definitions.longscore.mean) is not None:
@@ -125,17 +107,17 @@ def definition_lines(cliffs: Cliffs) -> list[str]:
 
 def comparison_line(cliffs: Sequence[Cliffs]) -> str:
     """Return all models in one line, in their order; empty for fewer than two."""
-    line = comparison(cliffs)
-    return f"COMPARISON: {isolated(line)}" if line else ""
+    line = wording.comparison(cliffs)
+    return f"COMPARISON: {wording.isolated(line)}" if line else ""
 
 
 def _measured_line(cliffs: Cliffs) -> str:
-    reach = measured_range(cliffs)
-    span = f" of {tokens(reach[0])} to {tokens(reach[1])} tokens" if reach else ""
+    reach = wording.measured_range(cliffs)
+    span = f" of {wording.tokens(reach[0])} to {wording.tokens(reach[1])} tokens" if reach else ""
     parts = (
-        labels([cliffs])[0],
+        wording.labels([cliffs])[0],
         f"task {cliffs.task}" if cliffs.task else "",
-        f"{amount(cliffs)}{span}",
+        f"{wording.amount(cliffs)}{span}",
         f"campaign {cliffs.campaign}" if cliffs.campaign else "",
     )
     return " ".join(" | ".join(filter(None, parts)).split())
@@ -144,7 +126,7 @@ def _measured_line(cliffs: Cliffs) -> str:
 def _missing_lines(cliffs: Cliffs) -> list[str]:
     missing = cliffs.missing.total
     planned = max(missing, round(missing / max(cliffs.missing_share, 1e-9)))
-    return [*filter(None, [unanswered_sentence(cliffs.missing, planned - missing)])]
+    return [*filter(None, [wording.unanswered_sentence(cliffs.missing, planned - missing)])]
 
 
 def _threshold(cliffs: Cliffs) -> str:
@@ -154,19 +136,19 @@ def _threshold(cliffs: Cliffs) -> str:
     if cliffs.verdict is Verdict.FLOOR:
         return "undefined, the score starts at the floor [FLOOR]"
     if (cliff := cliffs.cliff) is None:  # what was not found has no confidence
-        reach = measured_range(cliffs)
-        words = VERDICT_PHRASE[cliffs.verdict]
-        return f"{words} up to {tokens(reach[1])} tokens" if reach else words
-    share = window_share(cliffs)
-    of_max = "share of max unknown" if share is None else f"{percent(share)} of max"
+        reach = wording.measured_range(cliffs)
+        words = wording.VERDICT_PHRASE[cliffs.verdict]
+        return f"{words} up to {wording.tokens(reach[1])} tokens" if reach else words
+    share = wording.window_share(cliffs)
+    of_max = "share of max unknown" if share is None else f"{wording.percent(share)} of max"
     landmark = "start of the dip" if cliffs.verdict is Verdict.DIP else "midpoint of the drop"
-    at = f"{tokens(cliff.location_tokens)} tokens ({of_max})"
+    at = f"{wording.tokens(cliff.location_tokens)} tokens ({of_max})"
     if cliff.ci_low is None or cliff.ci_high is None:
         return f"{at} or less: the {landmark} may lie within the shortest documents"
     at += f", the {landmark}"
     return (
-        f"{at} "
-        f"[{level(cliffs.confidence)} interval {tokens(cliff.ci_low)} to {tokens(cliff.ci_high)}]"
+        f"{at} [{wording.level(cliffs.confidence)} interval {wording.tokens(cliff.ci_low)} to "
+        f"{wording.tokens(cliff.ci_high)}]"
     )
 
 
@@ -181,7 +163,11 @@ def _zone_lines(cliffs: Cliffs) -> list[str]:
         # Zones are half-open; people read "0 - 313" and "> 313" as one shared, inclusive border.
         low, high = max(zone.from_tokens - (zone is not zones[0]), 0), zone.to_tokens - 1
         last = zone.name == "degraded" and zone is zones[-1]
-        span = f"> {tokens(low)}" if last else f"{tokens(low)} - {tokens(high)}"
+        span = (
+            f"> {wording.tokens(low)}"
+            if last
+            else f"{wording.tokens(low)} - {wording.tokens(high)}"
+        )
         start = unseen if zone.name == "transition" and not _fell(cliffs, zone) else head[zone.name]
         lines.append(f"{start}{span} tokens ({_zone_note(cliffs, zone)})")
     present = {zone.name for zone in zones}
@@ -190,7 +176,10 @@ def _zone_lines(cliffs: Cliffs) -> list[str]:
 
 
 def _zone_note(cliffs: Cliffs, zone: Zone) -> str:
-    mean, base = f"Mean {score_name(cliffs, short=True)}: {score(zone.mean)}", cliffs.baseline
+    mean, base = (
+        f"Mean {wording.score_name(cliffs, short=True)}: {wording.score(zone.mean)}",
+        cliffs.baseline,
+    )
     mean += " of the answered calls" if cliffs.missing_by_length else ""
     if zone.name == "degraded":
         floor = cliffs.verdict is Verdict.FLOOR
@@ -204,11 +193,13 @@ def _zone_note(cliffs: Cliffs, zone: Zone) -> str:
         return f"High Variance detected; {mean}" if _variance_rose_in(cliffs, zone) else mean
     if base.ci_low is None or base.ci_high is None or zone is not cliffs.zones[0]:
         return mean
-    interval = f"{score(base.ci_low)} to {score(base.ci_high)}"
-    measured = f"baseline {score(base.mean)}, {interval}, n = {base.n:,}"
+    interval = f"{wording.score(base.ci_low)} to {wording.score(base.ci_high)}"
+    measured = f"baseline {wording.score(base.mean)}, {interval}, n = {base.n:,}"
     fitted = base.mean if base.fitted is None else base.fitted
-    is_equal = score(fitted) == score(base.mean)
-    return f"{mean}; {measured}" + ("" if is_equal else f", {score(fitted)} by the fitted curve")
+    is_equal = wording.score(fitted) == wording.score(base.mean)
+    return f"{mean}; {measured}" + (
+        "" if is_equal else f", {wording.score(fitted)} by the fitted curve"
+    )
 
 
 def _fell(cliffs: Cliffs, zone: Zone) -> bool:
@@ -223,7 +214,12 @@ def _variance_rose_in(cliffs: Cliffs, zone: Zone) -> bool:
     Always False for scores of 0 or 1, whose SD follows from their mean.
     """
     rule = next((r for r in cliffs.rules if r.name == "transition_sd"), None)
-    if rule is None or rule.threshold is None or not rule.reachable or is_all_or_nothing(cliffs):
+    if (
+        rule is None
+        or rule.threshold is None
+        or not rule.reachable
+        or wording.is_all_or_nothing(cliffs)
+    ):
         return False
     bins = [
         (b.sd, b.median_tokens)
@@ -241,32 +237,32 @@ def _drop(cliffs: Cliffs, zone: Zone) -> str:
     cliff, mean, base = cliffs.cliff, zone.mean, cliffs.baseline.mean
     if cliff is None:
         if mean is None or not base:
-            return NOT_MEASURED
-        return f"{percent(max(1 - mean / base, 0.0))}, no interval"
-    low, high = (percent(max(end, 0.0)) for end in (cliff.drop_ci_low, cliff.drop_ci_high))
-    return f"{percent(max(cliff.drop, 0.0))} [{low} to {high}]"
+            return wording.NOT_MEASURED
+        return f"{wording.percent(max(1 - mean / base, 0.0))}, no interval"
+    low, high = (wording.percent(max(end, 0.0)) for end in (cliff.drop_ci_low, cliff.drop_ci_high))
+    return f"{wording.percent(max(cliff.drop, 0.0))} [{low} to {high}]"
 
 
 def _recommendation(cliffs: Cliffs) -> list[str]:
     cap, prompt, joint = cliffs.safe_cap_tokens, cliffs.cap_prompt_tokens, cliffs.joint_cap
     limited_by = joint.limited_by if joint else None
-    alone = f"the scores alone allow {tokens(cap)} tokens."
+    alone = f"the scores alone allow {wording.tokens(cap)} tokens."
     if cap is None:
-        reason = sentence(cliffs.safe_cap_reason) or "The analysis gives no reason."
+        reason = wording.sentence(cliffs.safe_cap_reason) or "The analysis gives no reason."
         lines = [f"These data support no hard cap. {reason}"]
     elif joint is not None and limited_by == "latency_limit" and joint.tokens is None:
         lines = [f"The limit on the time to first token supports no hard cap; {alone}"]
     else:
         if joint is not None and limited_by == "latency_limit":
             cap, prompt = joint.tokens, joint.prompt_tokens
-        lines = [f"Hard cap inference context at {tokens(cap)} tokens."]
-        if is_useless(cliffs):
-            lines = [f"Use this model at no length: {usefulness(cliffs)}."]
+        lines = [f"Hard cap inference context at {wording.tokens(cap)} tokens."]
+        if wording.is_useless(cliffs):
+            lines = [f"Use this model at no length: {wording.usefulness(cliffs)}."]
         missing = cliffs.missing_by_length
         if missing is not None and missing.cap_tokens == cap:
-            lines.append(sentence(cliffs.safe_cap_reason))
+            lines.append(wording.sentence(cliffs.safe_cap_reason))
         if prompt is not None:
-            as_prompt = f"as a prompt of this model it is {tokens(prompt)} tokens."
+            as_prompt = f"as a prompt of this model it is {wording.tokens(prompt)} tokens."
             if cliffs.length_unit == "document":
                 as_prompt = f"That is the document alone; {as_prompt}"
             lines.append(as_prompt[:1].upper() + as_prompt[1:])
@@ -274,21 +270,21 @@ def _recommendation(cliffs: Cliffs) -> list[str]:
             lines.append(f"The limit on the time to first token decides: {alone}")
         if joint is not None and limited_by == "latency":
             lines.append(
-                f"Beyond {tokens(joint.tokens)} tokens, time to first token is higher than "
+                f"Beyond {wording.tokens(joint.tokens)} tokens, time to first token is higher than "
                 "expected: cap there where latency matters."
             )
-    limit = latency_limit_sentence(cliffs)
+    limit = wording.latency_limit_sentence(cliffs)
     sentences = (
         limit,
         "The score decides the cap." if limit and limited_by == "accuracy" else None,
-        looks_sentence(cliffs),
-        assumption_sentence(cliffs),
-        copies_sentence(cliffs),
-        certify_sentence(cliffs),
+        wording.looks_sentence(cliffs),
+        wording.assumption_sentence(cliffs),
+        wording.copies_sentence(cliffs),
+        wording.certify_sentence(cliffs),
     )
     lines += [text for text in sentences if text]
     if cliffs.confounds.identified == "no" and cliffs.cliff is not None:
         reason = next(iter(cliffs.confounds.reasons), "see the report")
         reason = reason[:1].upper() + reason[1:]
-        lines.append(f"Length is not shown to be the cause. {sentence(reason)}")
+        lines.append(f"Length is not shown to be the cause. {wording.sentence(reason)}")
     return lines

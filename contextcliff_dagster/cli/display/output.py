@@ -19,14 +19,7 @@ import click
 
 from contextcliff_dagster.cli.shell import note_state, pause
 from contextcliff_dagster.contracts import UNSCORED_TAGS
-from contextcliff_dagster.reporting.wording import (
-    FIRST_STRONG_ISOLATE,
-    POP_ISOLATE,
-    columns_of,
-    isolated,
-    isolated_whole,
-    padded,
-)
+from contextcliff_dagster.reporting import wording
 from contextcliff_dagster.step_progress import listened
 
 if TYPE_CHECKING:
@@ -56,24 +49,24 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
     Cells with words from right to left are isolated, so that the columns keep their order.
     """
     limit = max(shutil.get_terminal_size().columns, 60) if sys.stdout.isatty() else sys.maxsize
-    lines = [list(columns), *([isolated_whole(str(cell)) for cell in row] for row in rows)]
-    widths = [max(map(columns_of, column)) for column in zip(*lines, strict=True)]
+    lines = [list(columns), *([wording.isolated_whole(str(cell)) for cell in row] for row in rows)]
+    widths = [max(map(wording.columns_of, column)) for column in zip(*lines, strict=True)]
     for cells in lines:
-        line = "  ".join(map(padded, cells, widths)).rstrip()
-        click.echo(line if columns_of(line) <= limit else _cut(line, limit))
+        line = "  ".join(map(wording.padded, cells, widths)).rstrip()
+        click.echo(line if wording.columns_of(line) <= limit else _cut(line, limit))
 
 
 def _cut(line: str, limit: int) -> str:
     kept = _beginning(line, limit)
-    still_open = kept.count(FIRST_STRONG_ISOLATE) > kept.count(POP_ISOLATE)
-    return kept + "…" + POP_ISOLATE * still_open
+    still_open = kept.count(wording.FIRST_STRONG_ISOLATE) > kept.count(wording.POP_ISOLATE)
+    return kept + "…" + wording.POP_ISOLATE * still_open
 
 
 def _beginning(line: str, columns: int) -> str:
     """Return the characters of ``line`` that fit in ``columns`` together with an ellipsis."""
     kept, used = [], 1
     for character in line:
-        used += columns_of(character)
+        used += wording.columns_of(character)
         if used > columns:
             break
         kept.append(character)
@@ -244,7 +237,7 @@ def shortened(text: str, columns: int) -> str:
     # A character takes 0 to 10 columns; a prefix is enough, so a text of a megabyte is not scanned.
     start = text[: 4 * columns + 4]
     line = visible(start)
-    if len(start) == len(text) and columns_of(line) <= columns:
+    if len(start) == len(text) and wording.columns_of(line) <= columns:
         return line
     return _beginning(line, columns) + "…"
 
@@ -383,17 +376,17 @@ class AnswerTable:
         cells = [self._cell(name, texts[name]) for name in self._heads]
         long = [self._cell(name, texts[name]) for name in _TEXTS]
         if self._one_line:
-            yield _GAP.join([*map(isolated, cells), *long]).rstrip()
+            yield _GAP.join([*map(wording.isolated, cells), *long]).rstrip()
         else:
-            yield isolated(shortened(_GAP.join(cells).rstrip(), self._limit))
+            yield wording.isolated(shortened(_GAP.join(cells).rstrip(), self._limit))
             yield (_GAP + _GAP.join(long)).rstrip()
 
     def _cell(self, name: str, text: str) -> str:
         width = self._width[name]
         line = shortened(text, width)
-        pad = " " * (width - columns_of(line))
+        pad = " " * (width - wording.columns_of(line))
         if name in _TEXTS:
-            return isolated_whole(line) + pad
+            return wording.isolated_whole(line) + pad
         return pad + line if name in ("TOKENS", "AT", "SCORE", "#") else line + pad
 
 

@@ -10,14 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from contextcliff_dagster.contracts.results.metrics import CATEGORY_WORDS
+from contextcliff_dagster.reporting import wording
 from contextcliff_dagster.reporting.figures import house
-from contextcliff_dagster.reporting.wording import (
-    CONTROL_WORDS,
-    labels,
-    score_name,
-    shown_mix,
-    tokens,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,8 +56,8 @@ def plot_questions(cliffs: Sequence[Cliffs]) -> bytes | None:
     ``cliffs``: contract results. Same input, same bytes.
     """
     models = [
-        (f"{house.shortened(name, _LETTERS)}: {house.drawable(score_name(result))}", panels)
-        for row, (name, result) in enumerate(zip(labels(cliffs), cliffs, strict=True))
+        (f"{house.shortened(name, _LETTERS)}: {house.drawable(wording.score_name(result))}", panels)
+        for row, (name, result) in enumerate(zip(wording.labels(cliffs), cliffs, strict=True))
         if (panels := _panels(result, house.look(row).colour))
     ]
     if not models:
@@ -110,7 +104,7 @@ def _panels(result: Cliffs, colour: str) -> list[Panel]:
 
 
 def _mix(result: Cliffs, medians: Mapping[str, float], colour: str) -> Panel | None:
-    row = shown_mix(result)
+    row = wording.shown_mix(result)
     if row is None:
         return None
     means = [
@@ -154,7 +148,7 @@ def _controls(result: Cliffs, medians: Mapping[str, float], colour: str) -> Pane
     series = [_by_bin("document", result.bins, medians, colour)]
     looks = ((house.SOFT_INK, "s"), (house.INK, "^"))
     for place, control in enumerate(result.controls):
-        label = CONTROL_WORDS[control.name]
+        label = wording.CONTROL_WORDS[control.name]
         series.append(_by_bin(label, control.bins, medians, *looks[place % 2], True))
     return Panel("Controls: the same questions", series)
 
@@ -169,7 +163,7 @@ def _levels(result: Cliffs, medians: Mapping[str, float], colour: str) -> Panel 
         cap = level.safe_cap_tokens
         if cap is not None:
             marks.append((cap, shade))
-        caption = "no cap" if cap is None else f"cap {tokens(cap)}"
+        caption = "no cap" if cap is None else f"cap {wording.tokens(cap)}"
         label = f"{house.shortened(level.name, 12)} ({caption})"
         series.append(_by_bin(label, level.bins, medians, shade, marker, place > 0))
     return Panel("Each level on its own", series, marks=marks)

@@ -19,20 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from contextcliff_dagster.contracts import Verdict
+from contextcliff_dagster.reporting import wording
 from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.figures.captions import axis_words, captions, single_axis_words
 from contextcliff_dagster.reporting.figures.house import draw_band, draw_markers, look, shifted
-from contextcliff_dagster.reporting.wording import (
-    VERDICT_PHRASE,
-    labels,
-    length_axis,
-    level,
-    located,
-    measured_range,
-    score,
-    score_name,
-    tokens,
-)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +43,7 @@ def draw_zone_strip(axes: Axes, results: Sequence[Cliffs], limits: tuple[float, 
     """Draw one row per result, top to bottom; ``limits``: the x range in tokens."""
     axes.set_ylim(-len(results) + 0.0, 0)
     axes.set_axis_off()
-    for row, (name, result) in enumerate(zip(labels(results), results, strict=True)):
+    for row, (name, result) in enumerate(zip(wording.labels(results), results, strict=True)):
         base, style = -row - 1.0, house.look(row)
         _name_line(axes, style, house.drawable(name), _verdict_text(result), base + _NAME_AT)
         names = _zone_bar(axes, result, limits, base)
@@ -95,12 +85,12 @@ def _name_line(axes: Axes, style: house.Look, name: str, verdict: str, y: float)
 
 
 def _verdict_text(result: Cliffs) -> str:
-    text, cliff = VERDICT_PHRASE[result.verdict], result.cliff
+    text, cliff = wording.VERDICT_PHRASE[result.verdict], result.cliff
     if cliff is not None:
-        at = located(cliff.location_tokens, cliff.ci_low, cliff.ci_high)
+        at = wording.located(cliff.location_tokens, cliff.ci_low, cliff.ci_high)
         dip = result.verdict is Verdict.DIP
         text += (
-            f": falls at {tokens(cliff.location_tokens)} tokens"
+            f": falls at {wording.tokens(cliff.location_tokens)} tokens"
             if dip
             else f": midpoint of the drop at {at} tokens"
         )
@@ -137,7 +127,7 @@ def _zone_bar(axes: Axes, result: Cliffs, limits: tuple[float, float], base: flo
             text.set_bbox({"boxstyle": "square,pad=0.15", "fc": fill, "ec": "none"})
         wide = axes.transData.transform([[low, 0], [high, 0]])[:, 0]
         name = zone.name.replace("_", " ")
-        full = name if zone.mean is None else f"{name}, mean {score(zone.mean)}"
+        full = name if zone.mean is None else f"{name}, mean {wording.score(zone.mean)}"
         for words in (full, name, ""):
             text.set_text(words)
             if text.get_window_extent().width + 14 < wide[1] - wide[0]:
@@ -161,7 +151,9 @@ def _cap_mark(
     line: dict[str, Any] = {"lw": 4, "solid_capstyle": "butt", "zorder": 4, "clip_on": False}
     axes.plot([x, x], ends, color=colour, **line)
     bold: dict[str, Any] = {"va": "center", "fontsize": 10.5, "fontweight": "bold", "zorder": 6}
-    label = axes.text(x, base + _BAR_MIDDLE, f"safe cap {tokens(cap)}", color=colour, **bold)
+    label = axes.text(
+        x, base + _BAR_MIDDLE, f"safe cap {wording.tokens(cap)}", color=colour, **bold
+    )
     edge, here = axes.get_window_extent(), axes.transData.transform((x, 0))[0]
     width, pad = label.get_window_extent().width, 8
     boxes = [text.get_window_extent() for text in names]
@@ -537,7 +529,7 @@ def _cap_lines(
         at = main.transData.transform((cap, 0))[0]
         if any(abs(at - position) < 34 * main.figure.dpi / house.DPI for position in placed):
             continue  # the strip above, or the legend, names it
-        words = f"safe cap {tokens(cap)}"
+        words = f"safe cap {wording.tokens(cap)}"
         if _left_of(main, results, cap, words, color=style.colour, fontweight="bold"):
             placed.append(at)
 
@@ -568,14 +560,14 @@ def _window_marks(
         if limits[0] <= window <= limits[1]:
             for axes in panels:
                 axes.axvline(window, color=house.INK, lw=2.2, zorder=1.8)
-            words, x = f"window {tokens(window)}", house.shifted(main, window, 7)
+            words, x = f"window {wording.tokens(window)}", house.shifted(main, window, 7)
             if house.shifted(main, window, 34) < limits[1]:
                 main.text(x, y, words, rotation=90, va=end, **_NAME)
             else:
                 _left_of(main, results, window, words)
     for place, window in enumerate(far):
         main.annotate(
-            f"window {tokens(window)}",
+            f"window {wording.tokens(window)}",
             xy=(1.022, 0.80 - 0.075 * place),
             xytext=(0.985, 0.80 - 0.075 * place),
             xycoords="axes fraction",
@@ -616,9 +608,9 @@ def plot_small_multiples(cliffs: Sequence[Cliffs]) -> bytes:
     height = _ABOVE + rows * pitch + _BELOW
     figure = house.blank_page(height)
     wide = (house.WIDTH - _MARGIN - 0.3 - (columns - 1) * _BETWEEN) / columns
-    ends = [end for result in shown for end in measured_range(result) or ()]
+    ends = [end for result in shown for end in wording.measured_range(result) or ()]
     limits = house.with_air(*house.token_limits([max(end, 1) for end in ends]))
-    for place, (name, result) in enumerate(zip(labels(cliffs), shown, strict=False)):
+    for place, (name, result) in enumerate(zip(wording.labels(cliffs), shown, strict=False)):
         row, column = divmod(place, columns)
         left = _MARGIN + column * (wide + _BETWEEN)
         bottom = height - _ABOVE - (row + 1) * pitch + 0.06
@@ -638,15 +630,15 @@ def plot_small_multiples(cliffs: Sequence[Cliffs]) -> bytes:
         top = bottom + _TALL
         house.write(figure, left, top + 0.25, house.shortened(name, int(wide * 12.5)), fontsize=9.5)
         cap = result.safe_cap_tokens
-        words = "no safe cap" if cap is None else f"safe cap {tokens(cap)}"
+        words = "no safe cap" if cap is None else f"safe cap {wording.tokens(cap)}"
         house.write(figure, left, top + 0.1, words, fontsize=8.5, color=house.SOFT_INK)
     number = f"the first {len(shown)} of {len(cliffs)}" if len(shown) < len(cliffs) else len(cliffs)
-    kinds = {score_name(result) for result in cliffs}
+    kinds = {wording.score_name(result) for result in cliffs}
     measure = kinds.pop() if len(kinds) == 1 else "score"
     house.write(figure, 0.37, height - 0.27, f"{number} models", fontsize=13, fontweight="bold")
-    levels = {f"{level(result.confidence)} " for result in cliffs}
+    levels = {f"{wording.level(result.confidence)} " for result in cliffs}
     of = levels.pop() if len(levels) == 1 else ""
     words = f"Mean {measure} over length: bins with {of}intervals, fitted curve with its band, "
     house.write(figure, 0.37, height - 0.52, f"{words}line: safe cap", color=house.SOFT_INK)
-    house.write(figure, 0.37, 0.2, f"{length_axis(cliffs)} (log scale)", fontsize=10)
+    house.write(figure, 0.37, 0.2, f"{wording.length_axis(cliffs)} (log scale)", fontsize=10)
     return house.png_bytes(figure, 64)

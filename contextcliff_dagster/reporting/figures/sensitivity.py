@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from contextcliff_dagster.reporting import wording
 from contextcliff_dagster.reporting.figures import house
-from contextcliff_dagster.reporting.wording import (
-    VERDICT_PHRASE,
-    labels,
-    level,
-    measured_range,
-    tokens,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +24,9 @@ def plot_sensitivity(cliffs: Sequence[Cliffs]) -> bytes | None:
 
     ``cliffs``: contract results. Same input, same bytes.
     """
-    models = [pair for pair in zip(labels(cliffs), cliffs, strict=True) if pair[1].sensitivity]
+    models = [
+        pair for pair in zip(wording.labels(cliffs), cliffs, strict=True) if pair[1].sensitivity
+    ]
     if not models:
         return None
     tall = [_ROW * (len(result.sensitivity) + 0.6) for _, result in models]
@@ -55,7 +51,7 @@ def plot_sensitivity(cliffs: Sequence[Cliffs]) -> bytes | None:
 def _limits(results: Sequence[Cliffs]) -> tuple[float, float]:
     rows = [row for result in results for row in result.sensitivity]
     lengths = [v for row in rows for v in (row.safe_cap_tokens, row.location_tokens) if v]
-    lengths += [v for result in results for v in measured_range(result) or () if v]
+    lengths += [v for result in results for v in wording.measured_range(result) or () if v]
     return house.with_air(*house.token_limits(lengths))
 
 
@@ -75,8 +71,9 @@ def _draw(
     axes.set_ylim(len(rows) - 0.2, -0.8)
     axes.set_yticks([])
     axes.grid(axis="x")
-    sure = f"tolerance {level(result.tolerance)}, confidence {level(result.confidence)}"
-    axes.set_title(f"{house.shortened(name, _NAME)}: {sure}", fontsize=11, pad=6)
+    tolerance, confidence = wording.level(result.tolerance), wording.level(result.confidence)
+    title = f"{house.shortened(name, _NAME)}: tolerance {tolerance}, confidence {confidence}"
+    axes.set_title(title, fontsize=11, pad=6)
     if last:
         axes.set_xlabel("tokens of the document")
     if (reported := rows[0].safe_cap_tokens) is not None:
@@ -100,6 +97,6 @@ def _draw(
             house.draw_markers(axes, half, row, shade, hollow=True, ms=6, mew=1.3)
         if cap is not None:
             house.draw_markers(axes, cap, row, shade, ms=6.5, mew=0.6)
-        caption = "no cap" if cap is None else tokens(cap)
-        verdict = house.drawable(VERDICT_PHRASE[item.verdict])
+        caption = "no cap" if cap is None else wording.tokens(cap)
+        verdict = house.drawable(wording.VERDICT_PHRASE[item.verdict])
         words(row, 1.02, f"{caption}, {verdict}", color=shade)

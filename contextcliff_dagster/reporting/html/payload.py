@@ -16,6 +16,7 @@ from contextcliff_dagster.contracts import UNSCORED_TAGS, Verdict
 from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.contracts.results.cliffs import CapAtTolerance
 from contextcliff_dagster.contracts.results.json_form import BinMean
+from contextcliff_dagster.reporting import wording
 from contextcliff_dagster.reporting.html.picture import (
     SCRIPT,
     attention_html,
@@ -35,27 +36,6 @@ from contextcliff_dagster.reporting.html.render import (
 from contextcliff_dagster.reporting.length_profile.questions import few_data_blocks
 from contextcliff_dagster.reporting.markdown import one_line
 from contextcliff_dagster.reporting.sections import Page, as_folds
-from contextcliff_dagster.reporting.wording import (
-    LENGTHS_OF,
-    SCORE_NAMES,
-    VERDICT_PHRASE,
-    estimate,
-    is_useless,
-    labels,
-    last_octave_phrase,
-    least_score,
-    length_axis,
-    level,
-    located,
-    measured_range,
-    reference_score,
-    score,
-    score_name,
-    sentence,
-    tokens,
-    tolerance_sentences,
-    usefulness,
-)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,9 +90,9 @@ def payload_of(
     max_points = max(200, _MOST_POINTS // max(len(results), 1))
     models: list[dict[str, Any]] = []
     names: dict[str, str] = {}
-    for name, result in zip(labels(results), results, strict=True):
+    for name, result in zip(wording.labels(results), results, strict=True):
         scores = {result.score.name: result.bins, **evidence.scores.get(result.model, {})}
-        names |= {score: SCORE_NAMES.get(score, score) for score in scores}
+        names |= {score: wording.SCORE_NAMES.get(score, score) for score in scores}
         model: dict[str, Any] = {
             "name": one_line(name),
             "primary": result.score.name,
@@ -143,7 +123,7 @@ def payload_of(
 
             model["points"] = _points(records_of(result, records, len(results)), scores, max_points)
         models.append(model)
-    axis = length_axis(results)
+    axis = wording.length_axis(results)
     payload = {"models": models, "scores": names, "how": evidence.how, "axis": axis}
     if answers is not None:
         payload |= embedded_answers(answers, results, list(names), redact)
@@ -151,14 +131,14 @@ def payload_of(
 
 
 def _words(b: Any) -> str:
-    return "no answers" if b.mean is None else estimate(b.mean, b.ci_low, b.ci_high)
+    return "no answers" if b.mean is None else wording.estimate(b.mean, b.ci_low, b.ci_high)
 
 
 def _fits(result: Cliffs) -> dict[str, dict[str, Any]]:
     """Return score -> its caps by tolerance, baseline and curve; of all scores with a fit."""
     own = CapAtTolerance(result.tolerance, result.safe_cap_tokens)
-    primary = (reference_score(result), result.curve, (*result.caps_by_tolerance, own))
-    names = {words: name for name, words in SCORE_NAMES.items()}
+    primary = (wording.reference_score(result), result.curve, (*result.caps_by_tolerance, own))
+    names = {words: name for name, words in wording.SCORE_NAMES.items()}
     others = {
         names[row.value]: (row.baseline, row.curve, row.caps_by_tolerance)
         for row in result.sensitivity
@@ -335,9 +315,9 @@ def head_html(results: Sequence[Cliffs]) -> str:
     """Return the HTML cards of all models and the meaning of the tolerance."""
     if not results:
         return "<p>No model has a result yet.</p>"
-    cards = "".join(map(_card, range(len(results)), labels(results), results))
-    names = labels(results)
-    meanings = " ".join(tolerance_sentences(results, names))
+    cards = "".join(map(_card, range(len(results)), wording.labels(results), results))
+    names = wording.labels(results)
+    meanings = " ".join(wording.tolerance_sentences(results, names))
     few = blocks_html(few_data_blocks(results, names))
     return f'<div class="cards">{cards}</div>\n<p>{text(meanings)}</p>\n{few}'
 
@@ -347,45 +327,51 @@ def _card(row: int, name: str, result: Cliffs) -> str:
     first = ""
     if cap is None:
         big = "No safe cap"
-        why = sentence(result.safe_cap_reason) or "The analysis gives no reason."
+        why = wording.sentence(result.safe_cap_reason) or "The analysis gives no reason."
     else:
-        big = f"{tokens(cap)} tokens"
-        words = usefulness(result)
+        big = f"{wording.tokens(cap)} tokens"
+        words = wording.usefulness(result)
         good = f"{words[:1].upper()}{words[1:]} up to there. " if words else ""
         least = ""
-        if (full := reference_score(result)) is not None:
-            least = f", from {score(full)} to {score(least_score(result, full))}"
+        if (full := wording.reference_score(result)) is not None:
+            least = wording.score(wording.least_score(result, full))
+            least = f", from {wording.score(full)} to {least}"
         why = (
-            f"{good}With {level(result.confidence)} confidence, the {score_name(result)} loses at "
-            f"most {level(result.tolerance)} of its baseline{least}."
+            f"{good}With {wording.level(result.confidence)} confidence, the "
+            f"{wording.score_name(result)} loses at most {wording.level(result.tolerance)} of its "
+            f"baseline{least}."
         )
-        reach = measured_range(result)
+        reach = wording.measured_range(result)
         if result.verdict is Verdict.STABLE and reach:
-            why += f" Nothing longer than {tokens(reach[1])} tokens was measured."
-        first = f'<p class="why">Safe cap: keep {LENGTHS_OF[result.length_unit]} at or below</p>\n'
+            why += f" Nothing longer than {wording.tokens(reach[1])} tokens was measured."
+        lengths = wording.LENGTHS_OF[result.length_unit]
+        first = f'<p class="why">Safe cap: keep {lengths} at or below</p>\n'
     base, cliff, documents = result.baseline, result.cliff, result.n_documents
-    facts = [("Verdict", VERDICT_PHRASE[result.verdict]), ("Examples", tokens(result.n))]
+    facts = [
+        ("Verdict", wording.VERDICT_PHRASE[result.verdict]),
+        ("Examples", wording.tokens(result.n)),
+    ]
     if documents is not None and documents != result.n:
-        facts.append(("Documents", tokens(documents)))
+        facts.append(("Documents", wording.tokens(documents)))
     if lost := result.missing.total:
-        facts.append(("Without an answer", tokens(lost)))
+        facts.append(("Without an answer", wording.tokens(lost)))
     if base.mean is not None:
-        measured = estimate(base.mean, base.ci_low, base.ci_high)
-        if base.fitted is not None and score(base.fitted) != score(base.mean):
-            facts.append(("Baseline, fitted", score(base.fitted)))
+        measured = wording.estimate(base.mean, base.ci_low, base.ci_high)
+        if base.fitted is not None and wording.score(base.fitted) != wording.score(base.mean):
+            facts.append(("Baseline, fitted", wording.score(base.fitted)))
             facts.append(("Measured on the shortest", measured))
         else:
             facts.append(("Baseline", measured))
     if cap is not None and result.cap_prompt_tokens is not None:
-        facts.append(("Cap of the whole prompt", tokens(result.cap_prompt_tokens)))
-    if octave := last_octave_phrase(result):
+        facts.append(("Cap of the whole prompt", wording.tokens(result.cap_prompt_tokens)))
+    if octave := wording.last_octave_phrase(result):
         facts.append(("Just below the cap", octave.partition(" of ")[0]))
     rows = "".join(f"<div><dt>{text(key)}</dt><dd>{text(value)}</dd></div>" for key, value in facts)
     if cliff is not None:
-        place = located(cliff.location_tokens, cliff.ci_low, cliff.ci_high)
+        place = wording.located(cliff.location_tokens, cliff.ci_low, cliff.ci_high)
         rows += f'<div class="wide"><dt>Midpoint of the drop</dt><dd>{place} tokens</dd></div>'
     doubt = f'<p class="why">{text(result.score_doubt)}</p>\n' if result.score_doubt else ""
-    style = look(row).style + " useless" * is_useless(result)
+    style = look(row).style + " useless" * wording.is_useless(result)
     return (
         f'<article class="card {style}"><h2>{chip(row)} {text(name)}</h2>\n'
         f'{doubt}{first}<p class="cap">{text(big)}</p>\n<p class="why">{text(why)}</p>\n'

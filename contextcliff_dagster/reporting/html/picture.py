@@ -11,19 +11,10 @@ from math import log
 from typing import NamedTuple
 
 from contextcliff_dagster.contracts.results import Cliffs, Comparison
+from contextcliff_dagster.reporting import wording
 from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.figures.attention import Panel, Point, Series, attention_panels
 from contextcliff_dagster.reporting.html.render import text
-from contextcliff_dagster.reporting.wording import (
-    attention_sentences,
-    comparison,
-    estimate,
-    labels,
-    length_axis,
-    level,
-    score_name,
-    tokens,
-)
 
 LOOKS = 6
 """Number of colours, markers and line styles in ``assets``; further models reuse them shifted."""
@@ -150,13 +141,13 @@ def _label(x: str, y: float, anchor: str, words: str) -> str:
 
 def picture_html(results: Sequence[Cliffs]) -> str:
     """Return the picture of all results, with placeholders for switches, hint and open bin."""
-    scores = " and ".join(dict.fromkeys(map(score_name, results)))
-    bars = level(results[0].confidence) if results else "unstated"
+    scores = " and ".join(dict.fromkeys(map(wording.score_name, results)))
+    bars = wording.level(results[0].confidence) if results else "unstated"
     note = (
         f"{scores[:1].upper()}{scores[1:]} over length; bars are {bars} intervals, and the band is "
         "the fitted curve's; it widens where examples end."
     )
-    compared = f"<p>{text(words)}</p>\n" if (words := comparison(results)) else ""
+    compared = f"<p>{text(words)}</p>\n" if (words := wording.comparison(results)) else ""
     label = "Score over length. With scripts, the arrow keys move between bins and Enter opens one."
     return (
         '<section id="picture"><h2>Score over length</h2>\n'
@@ -174,7 +165,7 @@ def drawing(results: Sequence[Cliffs], axis: str = "") -> str:
     """Return the picture's static SVG: curves, bands, caps and bins; ``axis``: of the lengths."""
     lengths = [p.tokens for r in results for p in r.curve]
     lengths += [b.median_tokens for r in results for b in r.bins if b.median_tokens]
-    plane = Plane([at for at in lengths if at > 0], axis=axis or length_axis(results))
+    plane = Plane([at for at in lengths if at > 0], axis=axis or wording.length_axis(results))
     x = plane.x
     parts = [plane.grid()]
     gap = min(7.0, 24 / max(len(results), 1))
@@ -249,7 +240,7 @@ def attention_html(results: Sequence[Cliffs]) -> str:
     """Return the attention section, two figures for each model; empty if none was measured."""
     models = [
         (name, result, panels)
-        for name, result in zip(labels(results), results, strict=True)
+        for name, result in zip(wording.labels(results), results, strict=True)
         if (panels := attention_panels(result))
     ]
     if not models:
@@ -260,9 +251,9 @@ def attention_html(results: Sequence[Cliffs]) -> str:
             parts.append(f"<h3>{text(name)}</h3>\n")
         parts += [_figure(panel, f"{name}: ") for panel in panels]
         if result.attention is not None:
-            items = [f"<li>{text(s)}</li>" for s in attention_sentences(result.attention)]
+            items = [f"<li>{text(s)}</li>" for s in wording.attention_sentences(result.attention)]
             parts.append(f"<ul>{''.join(items)}</ul>\n")
-    bars = level(models[0][1].confidence)
+    bars = wording.level(models[0][1].confidence)
     parts.append(
         f'<p class="soft">Of the last prompt token, means over heads and layers; bars are {bars} '
         "intervals, bands reach from the lowest layer to the highest. Verdict and cap rest on the "
@@ -293,7 +284,7 @@ def _drawing(panel: Panel) -> str:
     x = plane.x
     parts = [plane.grid()]
     if panel.cap is not None and plane.low <= panel.cap <= plane.high:
-        at, words = x(panel.cap), f"cap {tokens(panel.cap)}"
+        at, words = x(panel.cap), f"cap {wording.tokens(panel.cap)}"
         half = 3.6 * len(words)
         middle = min(max(at, LEFT + half), RIGHT - half)
         parts.append(f'<g class="m4"><path class="cap" d="M{at:.1f} {_FOOT + 4:g}V{_TOP - 2:g}"/>')
@@ -322,8 +313,12 @@ def _drawing(panel: Panel) -> str:
 
 def _words(series: Series, point: Point) -> str:
     name = series.name.partition(",")[0]
-    mean = f"{point.mean:.2f}" if point.low is None else estimate(point.mean, point.low, point.high)
+    mean = (
+        f"{point.mean:.2f}"
+        if point.low is None
+        else wording.estimate(point.mean, point.low, point.high)
+    )
     words = f"{name} {mean}, n = {point.n:,}"
     layers = [f"{low:.2f} to {high:.2f}" for at, low, high in series.band if at == point.tokens]
-    parts = [f"bin {point.bin}, median {tokens(point.tokens)} tokens", words]
+    parts = [f"bin {point.bin}, median {wording.tokens(point.tokens)} tokens", words]
     return "; ".join([*parts, *(f"layers {layer}" for layer in layers)])

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from contextcliff_dagster.contracts.results import Cliffs
+from contextcliff_dagster.reporting import wording
 from contextcliff_dagster.reporting.figures.attention import plot_attention
 from contextcliff_dagster.reporting.figures.confounds import plot_questions
 from contextcliff_dagster.reporting.figures.sensitivity import plot_sensitivity
@@ -62,32 +63,6 @@ from contextcliff_dagster.reporting.sections import (
     Text,
     deeper,
 )
-from contextcliff_dagster.reporting.wording import (
-    LENGTHS_ARE,
-    VERDICT_PHRASE,
-    amount,
-    assumption_sentence,
-    attention_sentences,
-    baseline_phrase,
-    certify_sentence,
-    comparison,
-    copies_sentence,
-    estimate,
-    false_alarms,
-    half_drop_sentence,
-    joint_cap_sentence,
-    labels,
-    last_octave_phrase,
-    latency_limit_sentence,
-    level,
-    looks_sentence,
-    not_comparable,
-    score_name,
-    sentence,
-    tokens,
-    tolerance_sentences,
-    usefulness,
-)
 
 _WHOLE = Code("report.html")
 
@@ -100,7 +75,7 @@ def answer_blocks(results: Sequence[Cliffs], names: Sequence[str]) -> list[Block
     blocks: list[Block] = [*map(Paragraph, doubts), Bullets(list(map(_answer, names, results)))]
     blocks += [
         Paragraph(text)
-        for text in (comparison(results), *tolerance_sentences(results, names))
+        for text in (wording.comparison(results), *wording.tolerance_sentences(results, names))
         if text
     ]
     return [*blocks, *few_data_blocks(results, names)]
@@ -108,24 +83,27 @@ def answer_blocks(results: Sequence[Cliffs], names: Sequence[str]) -> list[Block
 
 def _answer(name: str, result: Cliffs) -> Text:
     """Return verdict, cap and the evidence of one model, a sentence each."""
-    head = (Code(name), ": ", Strong(VERDICT_PHRASE[result.verdict]))
+    head = (Code(name), ": ", Strong(wording.VERDICT_PHRASE[result.verdict]))
     cap = result.safe_cap_tokens
     if cap is None:
-        reason = sentence(result.safe_cap_reason) or "the analysis gives no reason."
-        support = f" is supported by {amount(result)}: {reason}"
+        reason = wording.sentence(result.safe_cap_reason) or "the analysis gives no reason."
+        support = f" is supported by {wording.amount(result)}: {reason}"
         return [*head, "; ", Strong("no safe cap"), support]
     prompt = result.cap_prompt_tokens
-    as_prompt = f" ({tokens(prompt)} tokens as a prompt of the model)" if prompt is not None else ""
-    good = f", {words} up to there" if (words := usefulness(result)) else ""
-    octave = last_octave_phrase(result)
+    as_prompt = (
+        f" ({wording.tokens(prompt)} tokens as a prompt of the model)" if prompt is not None else ""
+    )
+    good = f", {words} up to there" if (words := wording.usefulness(result)) else ""
+    octave = wording.last_octave_phrase(result)
     return [
         *head,
         "; keep documents at or below ",
-        Strong(f"{tokens(cap)} tokens"),
-        f"{as_prompt}{good}. With {level(result.confidence)} confidence, the "
-        f"{score_name(result)} stays within {level(result.tolerance)} of its baseline ",
-        Bracketed(baseline_phrase(result)),
-        f". Measured with {amount(result)}",
+        Strong(f"{wording.tokens(cap)} tokens"),
+        f"{as_prompt}{good}. With {wording.level(result.confidence)} confidence, the "
+        f"{wording.score_name(result)} stays within {wording.level(result.tolerance)} of its "
+        "baseline ",
+        Bracketed(wording.baseline_phrase(result)),
+        f". Measured with {wording.amount(result)}",
         f"; just below the cap, {octave}." if octave else ".",
     ]
 
@@ -142,9 +120,9 @@ def warnings_section(
 
     ``most``: number shown; the others are counted, and ``rest`` names where they are.
     """
-    by_model = [[sentence(text) for text in result.warnings if text] for result in results]
+    by_model = [[wording.sentence(text) for text in result.warnings if text] for result in results]
     warnings = shared_items(by_model, names)
-    items = [*warnings, *map(sentence, notes)][:most]
+    items = [*warnings, *map(wording.sentence, notes)][:most]
     hidden = len(warnings) + len(notes) - len(items)
     blocks: list[Block] = [] if warnings else [Paragraph("None." if not notes else "No warnings.")]
     if items:
@@ -156,10 +134,10 @@ def warnings_section(
 
 def reading_section(results: Sequence[Cliffs]) -> Section:
     """Return the section that explains lengths, intervals, zones and the cap."""
-    confidence = level(results[0].confidence) if results else "the stated"
-    tolerance = level(results[0].tolerance) if results else "the stated share"
+    confidence = wording.level(results[0].confidence) if results else "the stated"
+    tolerance = wording.level(results[0].tolerance) if results else "the stated share"
     items: list[Text] = [
-        *dict.fromkeys(LENGTHS_ARE[r.length_unit] for r in results),
+        *dict.fromkeys(wording.LENGTHS_ARE[r.length_unit] for r in results),
         [
             "The ",
             Strong("safe cap"),
@@ -199,10 +177,10 @@ def reading_section(results: Sequence[Cliffs]) -> Section:
 def support_sections(result: Cliffs) -> list[Section]:
     """Return the section on the cap: reason, assumptions, and the midpoint of the drop."""
     lines = (
-        sentence(result.safe_cap_reason),
-        looks_sentence(result),
-        assumption_sentence(result),
-        half_drop_sentence(result),
+        wording.sentence(result.safe_cap_reason),
+        wording.looks_sentence(result),
+        wording.assumption_sentence(result),
+        wording.half_drop_sentence(result),
     )
     return [Section("The cap", [Lines([text for text in lines if text])], 3)]
 
@@ -222,14 +200,14 @@ def _saying(
 MOST_WARNINGS = 15
 """Maximum number of warnings on the short page; it counts the rest, which the full report shows."""
 _SENTENCES: tuple[Callable[[Cliffs], str | None], ...] = (
-    lambda result: sentence(result.safe_cap_reason) if result.safe_cap_tokens else None,
-    looks_sentence,
-    assumption_sentence,
-    copies_sentence,
+    lambda result: wording.sentence(result.safe_cap_reason) if result.safe_cap_tokens else None,
+    wording.looks_sentence,
+    wording.assumption_sentence,
+    wording.copies_sentence,
     confounds_sentence,
-    latency_limit_sentence,
-    joint_cap_sentence,
-    certify_sentence,
+    wording.latency_limit_sentence,
+    wording.joint_cap_sentence,
+    wording.certify_sentence,
 )
 
 
@@ -241,7 +219,7 @@ def summary_sections(
     ``cliffs``: one contract result per model. ``notes``: the caller's sentences, shown with the
     warnings.
     """
-    names = labels(cliffs)
+    names = wording.labels(cliffs)
     picture = Figure(Path("report.png"), "Score and SD against natural document length")
     note = Paragraph(
         [
@@ -295,7 +273,7 @@ def _bins(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
             [
                 Code(row[0].bin),
                 _span(row[0])[1],
-                *(cell for b in row for cell in (tokens(b.n), _mean(b))),
+                *(cell for b in row for cell in (wording.tokens(b.n), _mean(b))),
             ]
             for row in zip(*(result.bins for result in results), strict=True)
         ]
@@ -303,7 +281,7 @@ def _bins(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
     else:
         head = ["model", "bin", by, "n", "mean"]
         rows = [
-            [Code(name), Code(b.bin), _span(b)[1], tokens(b.n), _mean(b)]
+            [Code(name), Code(b.bin), _span(b)[1], wording.tokens(b.n), _mean(b)]
             for name, result in zip(names, results, strict=True)
             for b in result.bins
         ]
@@ -315,7 +293,7 @@ def _bins(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
 def _attention(results: Sequence[Cliffs], names: Sequence[str]) -> list[Section]:
     """Return the section on each model's attention; empty if none was measured."""
     items: list[Text | Item] = [
-        Item(Code(name), attention_sentences(result.attention))
+        Item(Code(name), wording.attention_sentences(result.attention))
         for name, result in zip(names, results, strict=True)
         if result.attention is not None
     ]
@@ -326,12 +304,14 @@ def _attention(results: Sequence[Cliffs], names: Sequence[str]) -> list[Section]
 
 
 def _span(b: Any) -> tuple[str, str]:
-    lengths = (tokens(n, "?") for n in (b.min_tokens, b.median_tokens, b.max_tokens))
+    lengths = (wording.tokens(n, "?") for n in (b.min_tokens, b.median_tokens, b.max_tokens))
     return b.bin, " / ".join(lengths)
 
 
 def _mean(b: Any) -> Bracketed:
-    return Bracketed("no answers" if b.mean is None else estimate(b.mean, b.ci_low, b.ci_high))
+    return Bracketed(
+        "no answers" if b.mean is None else wording.estimate(b.mean, b.ci_low, b.ci_high)
+    )
 
 
 OWN_BASELINE = "Caps against each model's own baseline"
@@ -351,15 +331,15 @@ def overview_page(
 
     Models keep their order, because sorting by cap would rank models with overlapping intervals.
     """
-    names = labels(cliffs)
+    names = wording.labels(cliffs)
     words = [
         f"{len(cliffs)} models, in no order of merit: a cap is a bound at the stated confidence "
         "and depends on the number of examples. Each name links to the model's page.",
-        *tolerance_sentences(cliffs, names),
+        *wording.tolerance_sentences(cliffs, names),
     ]
-    if differing := not_comparable(cliffs):
+    if differing := wording.not_comparable(cliffs):
         words.append(f"Different {' and '.join(differing)}: not directly comparable.")
-    if alarms := false_alarms(cliffs):
+    if alarms := wording.false_alarms(cliffs):
         words.append(alarms)
     caps: list[Block] = [
         caps_table(cliffs, linked),
@@ -437,7 +417,7 @@ PARTS = (
             plot_sensitivity,
         ),
     ),
-    Part(ANSWERS, _saying("Kind of work", copies_sentence)),
+    Part(ANSWERS, _saying("Kind of work", wording.copies_sentence)),
     Part(ANSWERS, failure_sections),
     Part(
         ATTENTION,
@@ -448,11 +428,11 @@ PARTS = (
             plot_attention,
         ),
     ),
-    Part(MORE_DATA, _saying("Examples needed", certify_sentence)),
+    Part(MORE_DATA, _saying("Examples needed", wording.certify_sentence)),
     Part(MORE_DATA, more_data_sections),
     Part(
         DEFINITIONS,
-        _saying("Limits by latency", latency_limit_sentence, joint_cap_sentence),
+        _saying("Limits by latency", wording.latency_limit_sentence, wording.joint_cap_sentence),
     ),
     Part(DEFINITIONS, slowdown_sections),
     Part(DEFINITIONS, rule_sections),
@@ -479,7 +459,7 @@ def report_page(
     warnings. ``pictures``: files of `all_pictures` that exist. ``sections``: further sections; the
     ones marked `first` follow the answer, the others go into the last fold.
     """
-    names = labels(cliffs)
+    names = wording.labels(cliffs)
     main = Figure(Path("report.png"), "Score and SD against natural document length")
     head = [
         Section(title, [*answer_blocks(cliffs, names), main], 1),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from contextcliff_dagster.contracts.results import Cliffs, to_json
 from contextcliff_dagster.contracts.results.cliffs import Rule
+from contextcliff_dagster.reporting import wording
 from contextcliff_dagster.reporting.length_profile.questions import refused_tests
 from contextcliff_dagster.reporting.methods import methods
 from contextcliff_dagster.reporting.sections import (
@@ -19,16 +20,6 @@ from contextcliff_dagster.reporting.sections import (
     Section,
     Span,
     Text,
-)
-from contextcliff_dagster.reporting.wording import (
-    VERDICT_PHRASE,
-    count,
-    level,
-    measured_range,
-    percent,
-    score,
-    sentence,
-    tokens,
 )
 
 
@@ -79,16 +70,16 @@ def shared_items(texts: Sequence[Sequence[str]], names: Sequence[str]) -> list[T
 def _gaps(result: Cliffs) -> list[str]:
     missing = {tag: n for tag, n in to_json(result.missing).items() if n}
     tags = ", ".join(f"{n:,} {tag}" for tag, n in missing.items())
-    share = f"{percent(result.missing_share)} of the planned calls"
+    share = f"{wording.percent(result.missing_share)} of the planned calls"
     unanswered = f"calls without an answer, counted in a mean only where noted: {tags} ({share})"
     gaps = [unanswered if tags else "every call was answered"]
-    reach, window = measured_range(result), result.window_tokens
+    reach, window = wording.measured_range(result), result.window_tokens
     if reach is None:
         gaps.append("no answer was scored")
     elif window and window > reach[1]:
         gaps.append(
-            f"nothing was measured between {tokens(reach[1])} tokens, the longest document, and "
-            f"the window of {tokens(window)}"
+            f"nothing was measured between {wording.tokens(reach[1])} tokens, the longest "
+            f"document, and the window of {wording.tokens(window)}"
         )
     elif not window:
         gaps.append("the context window is unknown, so no share of it is given")
@@ -190,7 +181,9 @@ def confounds_sentence(result: Cliffs) -> str | None:
         return "Length is not shown to be the cause: see the warnings."
     if confounds.identified != "yes":
         return None
-    return " ".join(["Is length the cause, or other questions?", *map(sentence, confounds.reasons)])
+    return " ".join(
+        ["Is length the cause, or other questions?", *map(wording.sentence, confounds.reasons)]
+    )
 
 
 def sensitivity_sections(result: Cliffs) -> list[Section]:
@@ -201,10 +194,10 @@ def sensitivity_sections(result: Cliffs) -> list[Section]:
         [
             r.factor,
             f"{r.value}{' (reported)' if r.reported and r.value else ''}",
-            VERDICT_PHRASE[r.verdict],
-            tokens(r.safe_cap_tokens, "none supported"),
-            tokens(r.location_tokens, "none found"),
-            tokens(r.n),
+            wording.VERDICT_PHRASE[r.verdict],
+            wording.tokens(r.safe_cap_tokens, "none supported"),
+            wording.tokens(r.location_tokens, "none found"),
+            wording.tokens(r.n),
         ]
         for r in result.sensitivity
     ]
@@ -224,9 +217,10 @@ def more_data_sections(result: Cliffs) -> list[Section]:
         usd = "" if step.usd is None else f", {step.usd:,.2f} USD"
         rows.append(
             [
-                f"{tokens(step.tokens)} tokens{usd}",
-                f"{count(step.examples, 'example')}, about {tokens(step.per_bin)} per bin",
-                tokens(step.expected_cap_tokens, "none"),
+                f"{wording.tokens(step.tokens)} tokens{usd}",
+                f"{wording.count(step.examples, 'example')}, about "
+                f"{wording.tokens(step.per_bin)} per bin",
+                wording.tokens(step.expected_cap_tokens, "none"),
             ]
         )
     if not rows:
@@ -251,9 +245,9 @@ def scatter_sentence(result: Cliffs) -> str | None:
     p = signal.p_value
     if p is None:
         return f"{head}: not tested; {signal.refused_because}."
-    window = f"{tokens(signal.from_tokens)} to {tokens(signal.to_tokens)} tokens"
+    window = f"{wording.tokens(signal.from_tokens)} to {wording.tokens(signal.to_tokens)} tokens"
     outcome = "found" if p <= 0.05 else "none found"
-    return f"{head}: {outcome} (the most at {window}, p = {p:.3f}, level {level(0.05)})."
+    return f"{head}: {outcome} (the most at {window}, p = {p:.3f}, level {wording.level(0.05)})."
 
 
 RULE_WORDS = {
@@ -295,9 +289,9 @@ def _rule_value(rule: Rule, value: float | None) -> str:
     if value is None:
         return "none"
     if rule.name == "first_failing_edge":
-        return tokens(value)
+        return wording.tokens(value)
     if rule.name in ("mean_drop", "critical_threshold", "failure_rate_spike"):
-        return percent(value)
+        return wording.percent(value)
     return f"{value:.3f}"
 
 
@@ -320,15 +314,17 @@ def definition_sections(result: Cliffs) -> list[Section]:
     for words, length in definitions.items():
         at = {
             "<": "below the shortest measured",
-            ">": f"at least {tokens(length.tokens)}",
-            None: tokens(length.tokens, "none"),
+            ">": f"at least {wording.tokens(length.tokens)}",
+            None: wording.tokens(length.tokens, "none"),
         }[length.censored]
         rows.append([words, at, "none" if length.threshold is None else f"{length.threshold:.3f}"])
-    base_lengths = ", ".join(map(tokens, long_score.base_tokens)) or "unknown"
-    values = ", ".join(f"{tokens(v.tokens)}: {score(v.value)}" for v in long_score.by_length)
+    base_lengths = ", ".join(map(wording.tokens, long_score.base_tokens)) or "unknown"
+    values = ", ".join(
+        f"{wording.tokens(v.tokens)}: {wording.score(v.value)}" for v in long_score.by_length
+    )
     relative = (
-        f"LongScore (arXiv 2505.19293), relative change against {score(long_score.base)} "
-        f"at {base_lengths} tokens: mean {score(long_score.mean)}"
+        f"LongScore (arXiv 2505.19293), relative change against {wording.score(long_score.base)} "
+        f"at {base_lengths} tokens: mean {wording.score(long_score.mean)}"
         f"{f' (by tokens {values})' if values else ''}."
     )
     note = "Read from the bins' means at their median lengths; these definitions have no intervals."
