@@ -147,8 +147,8 @@ def comparison_page(comparison: Comparison) -> Page:
     note = (
         f"Intervals at {wording.level(comparison.confidence)}, by bootstrap over documents. The "
         "p-values are adjusted for all bins and the overall difference together; the intervals are "
-        "not, but hold 0 where the test finds nothing. A safe cap is a confidence bound and moves with "
-        "n, so its ratio has no interval; the length at which the drop is reached has one."
+        "not, but hold 0 where the test finds nothing. A safe cap is a confidence bound and moves "
+        "with n, so its ratio has no interval; the length at which the drop is reached has one."
     )
     head: list[Block] = [
         Paragraph(Bracketed(comparison.sentence)),
