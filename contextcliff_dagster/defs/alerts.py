@@ -17,7 +17,7 @@ from contextcliff_dagster.defs.asset_specs import DATABASE, key_prefix
 from contextcliff_dagster.defs.home import COMMAND_LINE
 from contextcliff_dagster.defs.partitions import is_retried
 from contextcliff_dagster.defs.resources import StoreResource
-from contextcliff_dagster.experiments.alert_channels import alert_channels, deliver
+from contextcliff_dagster.experiments.alert_channels import Senders, alert_channels, deliver
 from contextcliff_dagster.experiments.common.experiment import Alarm
 from contextcliff_dagster.redaction import redact, secrets_of
 from contextcliff_dagster.studies import Study
@@ -26,7 +26,6 @@ ALERTED_TAG = "contextcliff/alerted"
 """Tag of a run that has itself sent an alert about its failure. Its value is a JSON list of the
 channels that have the alert; the sensor alerts the others."""
 
-_EVERY_S = 30
 _TICK_S = 50.0
 """Time limit for all channels in one tick, because Dagster ends a tick after 60 s."""
 _FIRST_LOOK = timedelta(hours=1)
@@ -49,7 +48,7 @@ def failed_runs_sensor(studies: Sequence[Study]) -> dg.SensorDefinition:
 
     @dg.sensor(
         name="alert_failed_runs",
-        minimum_interval_seconds=_EVERY_S,
+        minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=(
             "Reports each failed run once to the alert channels (CONTEXTCLIFF_ALERT_WEBHOOK, "
@@ -57,12 +56,14 @@ def failed_runs_sensor(studies: Sequence[Study]) -> dg.SensorDefinition:
         ),
     )
     def alert_failed_runs(
-        context: dg.SensorEvaluationContext, contextcliff_store: StoreResource
+        context: dg.SensorEvaluationContext,
+        contextcliff_store: StoreResource,
+        contextcliff_alerts: dg.ResourceParam[Senders],
     ) -> dg.SkipReason:
         until, now = time.monotonic() + _TICK_S, datetime.now(UTC)
         # Only runs from here on: a channel that is set up later is not flooded.
         since, late = _read(context.cursor) if context.cursor else (now - _FIRST_LOOK, set())
-        if not any(alert_channels(study) for study in (None, *studies)):
+        if not any(alert_channels(study, contextcliff_alerts) for study in (None, *studies)):
             context.update_cursor(now.isoformat())
             return dg.SkipReason("No alert channel is configured.")
         failed = []
@@ -70,7 +71,7 @@ def failed_runs_sensor(studies: Sequence[Study]) -> dg.SensorDefinition:
             name = study_of(record.dagster_run, by_name)
             if name is not None and not is_elsewhere(context, record.dagster_run):
                 failed.append((record, by_name.get(name)))
-        tick = _Tick(context, contextcliff_store, failed, until)
+        tick = _Tick(context, contextcliff_store, contextcliff_alerts, failed, until)
         # Channels that failed in the tick before come last: together they may take all of its time.
         owing = tick.send(late)
         if late:
@@ -90,6 +91,7 @@ class _Tick:
 
     context: dg.SensorEvaluationContext
     store: StoreResource
+    own: Senders
     failed: Sequence[tuple[dg.RunRecord, Study | None]]
     until: float
     failing: set[str] = field(default_factory=set)
@@ -114,6 +116,7 @@ class _Tick:
                 self.store.open(),
                 _alarm(self.context.instance, run),
                 self.context.log.warning,
+                self.own,
                 failing=untried,
                 told=json.loads(run.tags.get(ALERTED_TAG, "[]")),
                 until=self.until,

@@ -183,11 +183,6 @@ def documents_job_name(study: Study, experiment: Experiment) -> str:
     return f"{experiment.name.replace('-', '_')}_documents_{group(study)}"
 
 
-def pilot_job_name(study: Study) -> str:
-    """Return the name of the job that measures a few examples per bin."""
-    return f"pilot_{group(study)}"
-
-
 def report_job_name(study: Study) -> str:
     """Return the name of the job that scores and reports the measured answers."""
     return f"report_{group(study)}"

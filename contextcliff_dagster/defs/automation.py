@@ -39,7 +39,7 @@ from contextcliff_dagster.defs.partitions import add_campaign, complete_run_tags
 from contextcliff_dagster.defs.places import pool_of
 from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.ui.calls import StepProgress
-from contextcliff_dagster.experiments.alert_channels import deliver
+from contextcliff_dagster.experiments.alert_channels import Senders, deliver
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.study_run import (
     begin_campaign,
@@ -186,6 +186,7 @@ def sentinel_job(study: Study) -> dg.JobDefinition:
         config: SentinelConfig,
         contextcliff_store: StoreResource,
         contextcliff_watch: dg.ResourceParam[Watch],
+        contextcliff_alerts: dg.ResourceParam[Senders],
     ) -> None:
         where = contextcliff_store.open()
         on_progress = contextcliff_watch.on_progress
@@ -206,7 +207,7 @@ def sentinel_job(study: Study) -> dg.JobDefinition:
         complete_run_tags(context, study, outcome.campaign)
         alarm = shrink_alarm(outcome)
         if alarm is not None:
-            delivery = deliver(study, where, alarm, context.log.warning)
+            delivery = deliver(study, where, alarm, context.log.warning, contextcliff_alerts)
             for channel in delivery.taken:
                 context.log.info(f"Alert sent to {channel}.")
             if delivery.told:  # the others hear of it from `alert_failed_runs`, which tries again
@@ -316,7 +317,6 @@ def study_sensors(
     return [target]
 
 
-_EVERY_S = 30
 _CLOCK_S = 5.0
 """Largest difference (seconds) tolerated between two clocks' readings of a start time."""
 
@@ -334,7 +334,7 @@ def lost_runs_sensor(studies: Sequence[Study]) -> dg.SensorDefinition:
 
     @dg.sensor(
         name="end_lost_runs",
-        minimum_interval_seconds=_EVERY_S,
+        minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Ends runs whose process died together with the code server.",
     )

@@ -26,7 +26,6 @@ from contextcliff_dagster.studies import Study
 
 _THIS_MACHINE = "this-machine"
 _WITH_OTHER_DEVICES = ("celery", "k8s", "ray")
-_POLL_S = 0.2
 
 
 def place_of(model: str) -> str:
@@ -81,7 +80,7 @@ def slot_taken(context: dg.OpExecutionContext, model: str, control: RunControl) 
                     f"{model} waits for a slot of the pool {place}, in which other runs measure; "
                     "the limit is set under Deployment > Concurrency."
                 )
-            time.sleep(_POLL_S)
+            time.sleep(0.2)
         try:
             yield
         finally:

@@ -60,12 +60,13 @@ class ReportConfig(dg.Config):
 
 
 STORE, WATCH, DUCKDB = "contextcliff_store", "contextcliff_watch", "contextcliff_duckdb"
-"""Keys of the resources: the names of the parameters that take them."""
+ALERTS = "contextcliff_alerts"
+"""Keys of the resources: the names of the parameters that take them. `ALERTS` holds `Senders`."""
 
 
 def run_resources(root: Path | str = "", watch: Watch | None = None) -> dict[str, object]:
     """Return the resources of a study's assets: the store at ``root`` (empty: its default)."""
-    return {STORE: StoreResource(root=str(root)), WATCH: watch or Watch()}
+    return {STORE: StoreResource(root=str(root)), WATCH: watch or Watch(), ALERTS: {}}
 
 
 def default_resources(root: Path | str = "") -> dict[str, object]:

@@ -16,10 +16,10 @@ from contextcliff_dagster.defs.asset_specs import (
     RETRY_FAILED,
     asset_key,
     documents_job_name,
+    group,
     job_name,
     key_prefix,
     measure_job_name,
-    pilot_job_name,
     run_config,
 )
 from contextcliff_dagster.defs.assets.experiment import experiment_assets, report_asset
@@ -148,7 +148,7 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
             pilot = study.targeted.pilot if study.targeted else study.sampling.pilot_per_bin
             config = run_config(study, {name: {"samples_per_bin": pilot} for name in asking})
             about = f"Calls for {pilot} examples per bin: a cheap first look."
-            job(pilot_job_name(study), asking, about, config=config)
+            job(f"pilot_{group(study)}", asking, about, config=config)
     return jobs
 
 

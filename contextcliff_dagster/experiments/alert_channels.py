@@ -1,4 +1,4 @@
-"""Alert channels: a webhook, a command, or both hear that a model declined or a run failed.
+"""Alert channels: webhooks, a command and a project's own hear of declines and failed runs.
 
 Webhook addresses are secrets (many carry a token in the path): messages and logs name only the
 host.
@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +27,10 @@ from contextcliff_dagster.studies import Study
 WEBHOOK, COMMAND = "CONTEXTCLIFF_ALERT_WEBHOOK", "CONTEXTCLIFF_ALERT_COMMAND"
 WEBHOOK_WITHIN_S, COMMAND_WITHIN_S = 10.0, 25.0
 """Time limits per channel. A study's maximum, two webhooks and a command, fits into one tick."""
+
+
+Senders = Mapping[str, Callable[[bytes], None]]
+"""Channels of a project's own: name -> what sends an alert, as JSON; an error means not sent."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,11 @@ class Delivery:
 
 
 def alert(
-    study: Study | None, store: Store, alarm: Alarm | None, on_failure: Callable[[str], None]
+    study: Study | None,
+    store: Store,
+    alarm: Alarm | None,
+    on_failure: Callable[[str], None],
+    own: Senders | None = None,
 ) -> list[str]:
     """Send ``alarm`` to every configured channel; return the channels that took it.
 
@@ -56,7 +64,7 @@ def alert(
     ``on_failure`` and tried again the next time the same alert is sent; it does not fail the run.
     ``study`` is None for an alert without a study.
     """
-    return deliver(study, store, alarm, on_failure).taken if alarm is not None else []
+    return deliver(study, store, alarm, on_failure, own).taken if alarm is not None else []
 
 
 def deliver(
@@ -64,6 +72,7 @@ def deliver(
     store: Store,
     alarm: Alarm,
     on_failure: Callable[[str], None],
+    own: Senders | None = None,
     *,
     failing: set[str] | None = None,
     told: Collection[str] = (),
@@ -87,7 +96,7 @@ def deliver(
         if kept["shrunk"] == list(alarm.subjects):
             notified = set(kept["told"])
     taken, have, owed = [], [], []
-    for name, channel in alert_channels(study).items():
+    for name, channel in alert_channels(study, own).items():
         if name in notified or name in told:
             have.append(name)
             continue
@@ -108,9 +117,9 @@ def deliver(
     return Delivery(taken, [*have, *taken], owed)
 
 
-def alert_channels(study: Study | None) -> dict[str, Channel]:
+def alert_channels(study: Study | None, own: Senders | None = None) -> dict[str, Channel]:
     """Return the alert channels by name; names contain no secrets."""
-    channels: dict[str, Channel] = {}
+    channels = {name: Channel(send, WEBHOOK_WITHIN_S) for name, send in (own or {}).items()}
     for variable in (WEBHOOK, study.alerts.webhook_env if study else None):
         if variable and (url := os.environ.get(variable)):
             host = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -17,8 +18,13 @@ from dagster._core.remote_origin import (
 from contextcliff_dagster.contracts import BudgetError
 from contextcliff_dagster.defs.alerts import ALERTED_TAG, failed_runs_sensor, failure_of
 from contextcliff_dagster.defs.home import COMMAND_LINE
-from contextcliff_dagster.defs.resources import STORE, StoreResource
-from contextcliff_dagster.experiments.alert_channels import COMMAND, WEBHOOK, alert_channels
+from contextcliff_dagster.defs.resources import ALERTS, run_resources
+from contextcliff_dagster.experiments.alert_channels import (
+    COMMAND,
+    WEBHOOK,
+    Senders,
+    alert_channels,
+)
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.support.servers.webhook import SECRET, Webhook, webhook
@@ -65,12 +71,13 @@ class Ticks:
     instance: dg.DagsterInstance
     cursor: str | None = None
     others: Sequence[Study] = ()
+    own: Senders = field(default_factory=dict)
 
     def tick(self) -> str:
         context = dg.build_sensor_context(
             instance=self.instance,
             cursor=self.cursor,
-            resources={STORE: StoreResource(root=str(self.store.root))},
+            resources={**run_resources(self.store.root), ALERTS: self.own},
         )
         data = failed_runs_sensor([self.study, *self.others]).evaluate_tick(context)
         self.cursor = data.cursor
@@ -106,6 +113,25 @@ def test_an_alert_that_could_not_be_sent_is_sent_later(ticks: Ticks, webhook: We
     assert ticks.tick() == "1 failed run reported."
     assert ticks.tick() == "0 failed runs reported."
     assert len(webhook.got) == 2
+
+
+def test_a_channel_of_the_projects_own_hears_of_it_once_and_is_tried_again(ticks: Ticks) -> None:
+    heard: list[dict[str, Any]] = []
+    broken = [True]
+
+    def tell_team(alert: bytes) -> None:
+        if broken[0]:
+            raise OSError("not now")
+        heard.append(json.loads(alert))
+
+    ticks.own = {"our team": tell_team}
+    fail(ticks.instance)
+    assert ticks.tick() == "0 failed runs reported."
+    broken[0] = False
+    assert [ticks.tick()[0] for _ in range(2)] == ["1", "0"]
+    (alert,) = heard
+    assert (alert["event"], alert["study"]) == ("run_failed", "tiny")
+    assert alert["text"].startswith(f"contextcliff, study tiny: {SENTENCE}")
 
 
 def test_runs_that_others_report_are_left_out(ticks: Ticks, webhook: Webhook) -> None:

@@ -39,7 +39,7 @@ from contextcliff_dagster.defs.resources import ReportConfig, StoreResource, Wat
 from contextcliff_dagster.defs.ui import calls, results
 from contextcliff_dagster.defs.ui.calls import StepProgress
 from contextcliff_dagster.defs.ui.results import range_of
-from contextcliff_dagster.experiments.alert_channels import alert
+from contextcliff_dagster.experiments.alert_channels import Senders, alert
 from contextcliff_dagster.experiments.common.code_version import (
     documents_version,
     experiment_version,
@@ -207,7 +207,7 @@ def document_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDefin
         study,
         documents_name,
         kept.description,
-        kinds={"python", "parquet"},
+        kinds={"python", "parquet" if kept.table else "json"},
         table=kept.table,
         code_version=code_version,
         partitions_def=partitions,
@@ -434,7 +434,9 @@ def _result(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
         can_subset=True,
     )
     def result(
-        context: dg.AssetExecutionContext, contextcliff_store: StoreResource
+        context: dg.AssetExecutionContext,
+        contextcliff_store: StoreResource,
+        contextcliff_alerts: dg.ResourceParam[Senders],
     ) -> Iterator[dg.MaterializeResult]:
         report_step("analysing the scores")
         # One analysis gives all results: nothing is estimated twice.
@@ -445,7 +447,8 @@ def _result(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
             experiment.write_results(run, analysis)
             own = experiment.check_results(run)
             outcomes = checks.of_newest(run, own, experiment.check_results)
-        for channel in alert(study, run.store, analysis.alarm, context.log.warning):
+        told = alert(study, run.store, analysis.alarm, context.log.warning, contextcliff_alerts)
+        for channel in told:
             context.log.info(f"Alert sent to {channel}.")
         shown_checks = _selected(context, checks.results(study, names[-1], outcomes))
         skipped = checks.skipped(outcomes)

@@ -33,6 +33,8 @@ from contextcliff_dagster.defs.dagster_internals import (
     StepHandler,
     StepHandlerContext,
     get_retries_config,
+    resolve_to_config_type,
+    validate_config,
 )
 from contextcliff_dagster.defs.partitions import every_cell, tagged_cells, tagged_models
 from contextcliff_dagster.defs.resources import STORE, StoreResource
@@ -342,8 +344,6 @@ def _find(name: str) -> dg.ExecutorDefinition:
 
 
 def _configured(executor: dg.ExecutorDefinition, name: str, file: Path) -> dg.ExecutorDefinition:
-    from contextcliff_dagster.defs.dagster_internals import resolve_to_config_type, validate_config
-
     try:
         settings: Any = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

@@ -139,14 +139,12 @@ def estimate_metadata(campaign: str, estimate: CostEstimate) -> dict[str, Any]:
 
 def _by_model(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Sum each model's rows over bins and controls; a sum is None if any part is unknown."""
-    summed: dict[str, dict[str, Any]] = {}
-    for line in lines:
-        sums = summed.setdefault(line["model"], {"model": line["model"]})
-        for name, value in line.items():
-            if name not in ("model", "bin", "control"):
-                before = sums.get(name, 0)
-                sums[name] = None if None in (value, before) else before + value
-    return list(summed.values())
+    import pandas as pd
+
+    rows = pd.DataFrame(lines).drop(columns=["bin", "control"])
+    of_models: Any = rows.groupby("model", sort=False)
+    summed = of_models.agg(lambda of: of.sum(skipna=False)).reset_index()
+    return list(summed.to_dict("records"))
 
 
 def bin_metadata(

@@ -231,11 +231,11 @@ class KeptDocuments(ABC):
 
     Documents are stored under a hash of everything that determines them, so repetition costs
     nothing. ``version``: raise it if the same study would get other documents. ``table``: their
-    rows. ``description``: description of the documents in the UI.
+    rows, if they are a table. ``description``: description of the documents in the UI.
     """
 
     version: ClassVar[str] = "1"
-    table: ClassVar[Table]
+    table: ClassVar[Table | None] = None
     description: ClassVar[str] = (
         "Documents made for this study; a second method verifies the answers of each."
     )
