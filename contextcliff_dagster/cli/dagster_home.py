@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     import dagster as dg
 
 
+_READY = ".initialised"
+
+
 def prepare_home(store: Store) -> Path:
     """Create the home, with our dagster.yaml if it lacks one, and set ``DAGSTER_HOME`` to it.
 
@@ -67,6 +70,11 @@ def prepare_home(store: Store) -> Path:
     return home
 
 
+def is_home_used(store: Store) -> bool:
+    """Return whether Dagster has recorded anything for the store."""
+    return bool(os.environ.get("DAGSTER_HOME")) or (dagster_home(store) / _READY).exists()
+
+
 def open_instance(store: Store) -> dg.DagsterInstance:
     """Open the Dagster instance of the store's home; the first process initialises it.
 
@@ -89,7 +97,7 @@ def open_instance(store: Store) -> dg.DagsterInstance:
     migrations_read_once()
     home = prepare_home(store)
     databases_kept_open()
-    ready = home / ".initialised"
+    ready = home / _READY
     if ready.exists():
         instance = dg.DagsterInstance.get()
         runs_shown_in_timeline(instance)

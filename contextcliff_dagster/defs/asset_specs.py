@@ -17,7 +17,8 @@ import dagster as dg
 from contextcliff_dagster.contracts import ContextCliffError, StoreUnreachableError, Table
 from contextcliff_dagster.defs.ui.rendering import column_schema
 from contextcliff_dagster.experiments.common.experiment import Experiment
-from contextcliff_dagster.studies import Study
+from contextcliff_dagster.experiments.lookup import partitioned
+from contextcliff_dagster.studies import Study, find_study
 
 DATABASE = "database"
 """Name of the asset that all studies share."""
@@ -77,24 +78,30 @@ def _as_failure() -> Iterator[None]:
         raise
 
 
-_ADVICE = {
-    "prepare": "materialize `{prefix}{study}/manifest` and what it is made of",
-    "profile": "launch the job `profile_{group}`",
-    "report": "launch the job `report_{group}`",
-    "campaign new": "launch the job `begin_campaign_{group}`",
-}
-"""Command -> how to do the same in Dagster."""
-
-
 def advised(sentence: str) -> str:
     """Return the sentence, followed by what its commands are in Dagster."""
-    commands = re.findall(rf"`contextcliff ({'|'.join(_ADVICE)}) ([\w-]+)", sentence)
-    names = {"prefix": "".join(f"{part}/" for part in key_prefix())}
-    steps = [
-        _ADVICE[command].format(study=study, group=study.replace("-", "_"), **names)
-        for command, study in dict.fromkeys(commands)
-    ]
+    pattern = (
+        r"`contextcliff (prepare|profile|report|campaign new) ([\w-]+)(?: --campaign ([^ `]+))?"
+    )
+    steps = [_in_dagster(*found) for found in dict.fromkeys(re.findall(pattern, sentence))]
     return f"{sentence} In Dagster: {', or '.join(steps)}." if steps else sentence
+
+
+def _in_dagster(command: str, name: str, campaign: str) -> str:
+    """Return how to do what a command does to the study ``name``."""
+    asking, listed = f"profile_{name.replace('-', '_')}", "manifest"
+    with suppress(ContextCliffError):  # not a file: a component's study
+        study = find_study(name)
+        experiment = partitioned(study)[0]
+        asking = job_name(study, experiment)
+        listed = "manifest" if study.has_corpus else experiment.document_assets()[-1]
+    of = f" for partitions of campaign {campaign}" if campaign else ""
+    return {
+        "prepare": f"materialize `{'/'.join([*key_prefix(), name, listed])}` and what is before it",
+        "profile": f"launch the job `{asking}`{of}",
+        "report": f"launch the job `report_{name.replace('-', '_')}`{of}",
+        "campaign new": f"launch the job `begin_campaign_{name.replace('-', '_')}`",
+    }[command]
 
 
 @contextmanager

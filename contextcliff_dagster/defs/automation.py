@@ -7,13 +7,11 @@ are left to Dagster's run monitoring.
 """
 
 import json
-import math
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import pairwise, takewhile
-from pathlib import Path
 from typing import Any, cast
 
 import dagster as dg
@@ -36,7 +34,7 @@ from contextcliff_dagster.defs.dagster_internals import (
 from contextcliff_dagster.defs.executors.gpu import device_tags
 from contextcliff_dagster.defs.home import missing_settings
 from contextcliff_dagster.defs.partitions import add_campaign, complete_run_tags
-from contextcliff_dagster.defs.places import pool_of
+from contextcliff_dagster.defs.places import pool_of, slot_taken
 from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.ui.calls import StepProgress
 from contextcliff_dagster.experiments.alert_channels import Senders, deliver
@@ -49,6 +47,7 @@ from contextcliff_dagster.experiments.common.study_run import (
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE, shrink_alarm
 from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
 from contextcliff_dagster.experiments.lookup import partitioned
+from contextcliff_dagster.inference.devices.discovery import process_runs
 from contextcliff_dagster.inference.execution.measure import RunControl, deadline_after
 from contextcliff_dagster.inference.ledger.campaigns import SENTINEL
 from contextcliff_dagster.inference.spending import Budget
@@ -203,6 +202,7 @@ def sentinel_job(study: Study) -> dg.JobDefinition:
             per_bin=config.examples,
             campaign=config.campaign,
             on_progress=lambda model, progress: listeners[model](progress),
+            at_place=partial(slot_taken, context),
         )
         complete_run_tags(context, study, outcome.campaign)
         alarm = shrink_alarm(outcome)
@@ -317,10 +317,6 @@ def study_sensors(
     return [target]
 
 
-_CLOCK_S = 5.0
-"""Largest difference (seconds) tolerated between two clocks' readings of a start time."""
-
-
 def lost_runs_sensor(studies: Sequence[Study]) -> dg.SensorDefinition:
     """Return `end_lost_runs`, which fails the studies' runs that have lost their process; Dagster
     retries them like any killed run.
@@ -356,7 +352,7 @@ def lost_runs_sensor(studies: Sequence[Study]) -> dg.SensorDefinition:
             if "contextcliff/study" not in run.tags and study_of(run, names) is None:
                 continue
             pid, since = _process_of(instance, run.run_id)
-            if pid is None or is_alive(pid, since):
+            if pid is None or process_runs(pid, since):
                 continue
             missing.append(run.run_id)
             now = instance.get_run_by_id(run.run_id)
@@ -381,25 +377,3 @@ def _process_of(instance: dg.DagsterInstance, run_id: str) -> tuple[int | None, 
             with suppress(TypeError, ValueError):
                 return int(str(pid.value)), entry.timestamp
     return None, 0.0
-
-
-def is_alive(pid: int, since: float) -> bool:
-    """Return whether the process that had this id at ``since`` (seconds since 1970) still runs.
-
-    A later process with the same id is recognised as such if the system has ``/proc``.
-    """
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    with suppress(OSError, ValueError, IndexError):
-        # After the name, which may hold anything: state, and as the 20th the start after the boot.
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        lines = Path("/proc/stat").read_text().splitlines()
-        boots = (float(line.split()[1]) for line in lines if line.startswith("btime"))
-        boot = next(boots, -math.inf)
-        began = boot + int(fields[19]) / os.sysconf("SC_CLK_TCK")
-        return fields[0] != "Z" and began <= since + _CLOCK_S
-    return True

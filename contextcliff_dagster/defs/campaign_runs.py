@@ -174,8 +174,8 @@ def report_sensor(
 def keep_campaigns(instance: dg.DagsterInstance, store: Store, studies: Sequence[Study]) -> None:
     """Make the newest campaigns of the call ledger partition keys, and older ones no longer.
 
-    Those of another instance, an import or a shared ledger come in here. Campaigns that a run has
-    yet to begin are left as they are, and sentinels are never keys.
+    Those of another instance, an import or a shared ledger come in here. As many of those that no
+    call has begun yet stay keys. Sentinels are never keys.
     """
     if not store.has_ledger:
         return
@@ -187,10 +187,11 @@ def keep_campaigns(instance: dg.DagsterInstance, store: Store, studies: Sequence
     for study in studies:
         names, most = begun.get(study.name, []), study.assets.campaigns
         partitions = str(campaign_partitions(study).name)
-        known = set(instance.get_dynamic_partitions(partitions)) if names else set()
+        known = instance.get_dynamic_partitions(partitions)
         if new := [name for name in names[-most:] if name not in known]:
             instance.add_dynamic_partitions(partitions, new)
-        for old in known.intersection(names[:-most]):
+        unbegun = [name for name in known if name not in names]
+        for old in {*names[:-most], *unbegun[:-most]}.intersection(known):
             instance.delete_dynamic_partition(partitions, old)
 
 
@@ -257,10 +258,13 @@ def _is_over(
     """Return whether the run, its retries and its backfill have ended."""
     if not run.is_finished:
         return False
-    if run.status is dg.DagsterRunStatus.FAILURE and is_retried(instance, run):
-        return any(other.parent_run_id == run.run_id for other in runs)
     backfill = instance.get_backfill(run.tags.get(BACKFILL_ID_TAG, ""))
-    return backfill is None or backfill.status in BULK_ACTION_TERMINAL_STATUSES
+    ended = backfill is None or backfill.status in BULK_ACTION_TERMINAL_STATUSES
+    # Runs of an ended backfill are not retried, whatever their tags say.
+    is_asked = BACKFILL_ID_TAG not in run.tags or not ended
+    if run.status is dg.DagsterRunStatus.FAILURE and is_asked and is_retried(instance, run):
+        return any(other.parent_run_id == run.run_id for other in runs)
+    return ended
 
 
 def _request(

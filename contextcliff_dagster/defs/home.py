@@ -75,11 +75,15 @@ def missing_settings(instance: dg.DagsterInstance) -> str | None:
     concurrency = instance.get_concurrency_config()
     queue = concurrency.run_queue_config
     limits = queue.tag_concurrency_limits or () if queue else ()
+    pools, free_slots = concurrency.pool_config, "free_slots_after_run_end_seconds"
+    by = pools.pool_granularity.value if pools.pool_granularity else "op"
     settings = {
         "run_monitoring": instance.run_monitoring_enabled,
         "run_retries": instance.run_retries_enabled,
         "tag_concurrency_limits of " + PLACE_TAG: PLACE_TAG in [limit["key"] for limit in limits],
-        "concurrency.pools.default_limit": concurrency.pool_config.default_pool_limit is not None,
+        f"run_monitoring.{free_slots}": instance.run_monitoring_settings.get(free_slots),
+        "concurrency.pools.default_limit": pools.default_pool_limit is not None,
+        "concurrency.pools.granularity: op": by == "op",
     }
     missing = ", ".join(name for name, present in settings.items() if not present)
     example = shipped("dagster.yaml")

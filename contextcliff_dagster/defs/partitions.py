@@ -94,11 +94,10 @@ def cells_of_keys(study: Study, experiment: Experiment, keys: Iterable[str]) -> 
     for key in keys:
         campaign, _, name = key.partition("|")
         if name not in known:
-            first = next(iter(known), "model.cell")
             raise StudyError(
                 f"{key} is no partition of study {study.name!r}: keys are a campaign, then a model "
-                f"and a cell, such as {campaign}|{first}. Keys of earlier versions had no "
-                "campaign; launch the run again from the asset's page."
+                f"and a cell, such as 2026-11-23|{next(iter(known), 'model.cell')}. Keys of "
+                "earlier versions had no campaign; launch the run again from the asset's page."
             )
         check_campaign_name(campaign)
         model, cell = known[name]

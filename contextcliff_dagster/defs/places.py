@@ -20,6 +20,7 @@ from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.defs.dagster_internals import InstanceConcurrencyContext
 from contextcliff_dagster.defs.executors.gpu import EXECUTOR_VARIABLE
 from contextcliff_dagster.inference.devices.discovery import machine_devices
+from contextcliff_dagster.inference.devices.leases import LEASED_VARIABLE
 from contextcliff_dagster.inference.execution.measure import RunControl
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.studies import Study
@@ -32,7 +33,8 @@ def place_of(model: str) -> str:
     """Return what the model occupies: the host and port of its endpoint, or devices here.
 
     If there are several GPUs, each model that leases GPUs is its own place, because the leases
-    decide which models run at once. So is a model that cannot be looked up (its run reports why).
+    decide which models run at once; so is one whose steps run on other machines, and one that
+    cannot be looked up (its run reports why).
     """
     try:
         entry = get_model(model)
@@ -42,10 +44,11 @@ def place_of(model: str) -> str:
     if url is not None:
         address = urlsplit(url)
         return f"{address.hostname}:{address.port}" if address.port else f"{address.hostname}"
-    elsewhere = os.environ.get(EXECUTOR_VARIABLE) in _WITH_OTHER_DEVICES
-    if entry.gpus_wanted and (elsewhere or len(machine_devices()) > 1):
+    if os.environ.get(EXECUTOR_VARIABLE) in _WITH_OTHER_DEVICES:
         return model
-    return _THIS_MACHINE
+    # A process that has leased devices sees no others.
+    leases = LEASED_VARIABLE in os.environ or len(machine_devices()) > 1
+    return model if entry.gpus_wanted and leases else _THIS_MACHINE
 
 
 def model_groups(study: Study) -> list[list[str]]:

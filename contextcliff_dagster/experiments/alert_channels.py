@@ -119,7 +119,10 @@ def deliver(
 
 def alert_channels(study: Study | None, own: Senders | None = None) -> dict[str, Channel]:
     """Return the alert channels by name; names contain no secrets."""
-    channels = {name: Channel(send, WEBHOOK_WITHIN_S) for name, send in (own or {}).items()}
+    channels = {
+        name: Channel(partial(_in_time, send), WEBHOOK_WITHIN_S)
+        for name, send in (own or {}).items()
+    }
     for variable in (WEBHOOK, study.alerts.webhook_env if study else None):
         if variable and (url := os.environ.get(variable)):
             host = None
@@ -143,23 +146,35 @@ def alert_channels(study: Study | None, own: Senders | None = None) -> dict[str,
     return channels
 
 
+class _Unsendable(Exception):
+    """Why an alert cannot be sent, in words of ours, which hold no secret."""
+
+
 def _post(url: str, body: bytes) -> None:
     if urlsplit(url).scheme not in ("http", "https"):
-        raise ValueError("its address does not begin with http:// or https://")
-    request = Request(url, data=body, headers={"Content-Type": "application/json"})
+        raise _Unsendable("its address does not begin with http:// or https://")
+
+    def post(body: bytes) -> None:
+        request = Request(url, data=body, headers={"Content-Type": "application/json"})
+        with urlopen(request, timeout=WEBHOOK_WITHIN_S) as answer:
+            answer.read(1)
+
+    _in_time(post, body)
+
+
+def _in_time(send: Callable[[bytes], None], body: bytes) -> None:
+    """Send in a thread, because a socket's timeout applies to each address and each read
+    separately, and not to the name look-up."""
     ended: list[Exception | None] = []
 
-    def post() -> None:
+    def sending() -> None:
         try:
-            with urlopen(request, timeout=WEBHOOK_WITHIN_S) as answer:
-                answer.read(1)
+            send(body)
             ended.append(None)
         except Exception as error:
             ended.append(error)
 
-    # In a thread, because a socket's timeout applies to each address and each read separately, and
-    # not to the name look-up.
-    thread = threading.Thread(target=post, name="alert", daemon=True)
+    thread = threading.Thread(target=sending, name="alert", daemon=True)
     thread.start()
     thread.join(WEBHOOK_WITHIN_S)
     if not ended:
@@ -173,11 +188,11 @@ def _run(command: list[str], body: bytes) -> None:
         command, input=body, capture_output=True, timeout=COMMAND_WITHIN_S, check=False
     )
     if done.returncode:
-        raise ValueError(f"it ended with exit code {done.returncode}")
+        raise _Unsendable(f"it ended with exit code {done.returncode}")
 
 
 def _refuse(why: str, _: bytes) -> None:
-    raise ValueError(why)
+    raise _Unsendable(why)
 
 
 def _why(error: Exception) -> str:
@@ -185,7 +200,7 @@ def _why(error: Exception) -> str:
     code = getattr(error, "code", None)
     if isinstance(code, int):
         return f"HTTP status {code}"
-    if isinstance(error, ValueError) and type(error) is ValueError:
+    if isinstance(error, _Unsendable):
         return str(error)
     reason = getattr(error, "reason", None) or getattr(error, "strerror", None)
     return type(reason if isinstance(reason, BaseException) else error).__name__

@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import click
+import dagster as dg
 import pytest
 
+from contextcliff_dagster.cli import main
 from contextcliff_dagster.cli.app import app
 from contextcliff_dagster_tests.support.measured_stores import FEW, copy_of_few
 from contextcliff_dagster_tests.support.terminal import COMMAND, assert_one_sentence, call, run
@@ -155,6 +157,15 @@ def test_a_campaign_may_be_named() -> None:
     ended = call("campaign", "new", "quick", "--name", "2026-11-21-new_weights.2")
     assert ended.code == 0, ended.err
     assert_one_sentence(call("profile", "quick", "--campaign", ""), "no campaign ''")
+
+
+def test_a_campaign_is_a_key_at_once_where_dagster_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    assert main(["campaign", "new", "quick", "--name", "second"]) == 0
+    with dg.DagsterInstance.get() as instance:
+        assert instance.get_dynamic_partitions("quick/campaigns") == ["second"]
 
 
 def test_the_help_has_commands_and_options_in_sections() -> None:

@@ -230,7 +230,8 @@ def test_settings_that_the_instance_lacks_are_named_at_the_first_tick(
 ) -> None:
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         said = missing_settings(instance) or ""
-        for name in ("run_monitoring", "run_retries", "contextcliff/place", "pools.default_limit"):
+        asked = "contextcliff/place", "pools.default_limit", "free_slots_after_run_end_seconds"
+        for name in ("run_monitoring", "run_retries", *asked):
             assert name in said
         assert str(CHECKOUT / "dagster_home" / "dagster.yaml") in said
         sensor, context = lost_runs_sensor([]), dg.build_sensor_context(instance=instance)
@@ -241,6 +242,10 @@ def test_settings_that_the_instance_lacks_are_named_at_the_first_tick(
     shutil.copy(CHECKOUT / "dagster_home" / "dagster.yaml", tmp_path)
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         assert missing_settings(instance) is None
+    by_run = (tmp_path / "dagster.yaml").read_text().replace("granularity: op", "granularity: run")
+    (tmp_path / "dagster.yaml").write_text(by_run)
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert "concurrency.pools.granularity: op;" in (missing_settings(instance) or "")
 
 
 @pytest.fixture

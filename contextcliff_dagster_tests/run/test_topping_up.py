@@ -223,7 +223,9 @@ def test_a_run_by_keys_of_an_earlier_version_is_refused(
     run: Run, prepared: None, instance: dg.DagsterInstance, study: Study, first: str
 ) -> None:
     add_campaign(instance, study, first.partition("|")[0])
-    with pytest.raises(StudyError, match=r"is no partition of study 'tiny'.*\|reference-short.b00"):
+    with pytest.raises(
+        StudyError, match=r"is no partition of study 'tiny'.* 2026-11-23\|reference-short.b00"
+    ):
         run("predictions", tags={"dagster/partition": first}, ranged=False)
 
 
@@ -314,10 +316,19 @@ def test_advice_of_the_shell_is_followed_by_that_of_the_ui(
     sentence, _ = failure_of(instance, done.run_id)
     assert sentence == (
         "The manifest of study 'tiny' does not exist yet; run `contextcliff prepare tiny`. In "
-        "Dagster: materialize `tiny/manifest` and what it is made of."
+        "Dagster: materialize `tiny/manifest` and what is before it."
     )
     both = "Run `contextcliff profile a-b`, or `contextcliff report a-b --campaign c`."
-    assert advised(both).endswith("launch the job `profile_a_b`, or launch the job `report_a_b`.")
+    assert advised(both).endswith(
+        "launch the job `profile_a_b`, or launch the job `report_a_b` for partitions of campaign c."
+    )
+    alone = advised(
+        "Run `contextcliff prepare utilization` and `contextcliff profile utilization`."
+    )
+    assert alone.endswith(
+        " In Dagster: materialize `utilization/utilization_manifest` and what is before it, or "
+        "launch the job `utilization_utilization`."
+    )
     assert advised("Run `contextcliff doctor`.") == "Run `contextcliff doctor`."
 
 

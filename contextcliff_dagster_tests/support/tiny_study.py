@@ -17,8 +17,9 @@ from contextcliff_dagster.defs.asset_specs import (
     run_config,
 )
 from contextcliff_dagster.defs.partitions import add_campaign
-from contextcliff_dagster.defs.resources import Watch, run_resources
+from contextcliff_dagster.defs.resources import ALERTS, Watch, run_resources
 from contextcliff_dagster.defs.studies import study_assets
+from contextcliff_dagster.experiments.alert_channels import Senders
 from contextcliff_dagster.experiments.common.study_run import campaign_of, open_ledger
 from contextcliff_dagster.experiments.lookup import judged_assets, partitioned
 from contextcliff_dagster.inference.requests.recipe import Prompt
@@ -108,6 +109,7 @@ def run(study: Study, store: Store, instance: dg.DagsterInstance) -> Run:
         ranged: bool = True,
         config: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
+        senders: Senders | None = None,
         of: Study = study,
         raise_on_error: bool = True,
         tags: Mapping[str, str] | None = None,
@@ -137,7 +139,7 @@ def run(study: Study, store: Store, instance: dg.DagsterInstance) -> Run:
                 done = dg.materialize(
                     assets,
                     selection=[asset_key(of, name) for name in chosen],
-                    resources=run_resources(store.root, watch),
+                    resources={**run_resources(store.root, watch), ALERTS: senders or {}},
                     instance=instance,
                     tags={**partitions, **(tags or {})},
                     run_config=settings,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from contextcliff_dagster.cli.dagster_home import is_home_used, open_instance
 from contextcliff_dagster.cli.display.output import print_either, print_json, print_table
 from contextcliff_dagster.cli.errors import DIFFERENT
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, common_options
 from contextcliff_dagster.cli.setup.endpoint import EndpointOptions, endpoint_options
+from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
@@ -156,8 +158,13 @@ def campaign_new(study: str, name: str | None, as_json: bool) -> None:
     from contextcliff_dagster.experiments.common.study_run import begin_campaign
     from contextcliff_dagster.studies import find_study
 
-    chosen = find_study(study).name
-    name = begin_campaign(Store.default(), chosen, name)
+    store, found = Store.default(), find_study(study)
+    chosen, name = found.name, begin_campaign(store, found.name, name)
+    if is_home_used(store):
+        from contextcliff_dagster.defs.partitions import add_campaign
+
+        with suppress(StoreError):  # else a sensor does it
+            add_campaign(open_instance(store), found, name)
     text = f"Campaign {name} of study {chosen} begins with `contextcliff profile {chosen}`."
     print_either({"study": chosen, "campaign": name}, text, as_json=as_json)
 

@@ -7,6 +7,7 @@ ledger alone: a campaign of its own (``sentinel-...``), no asset, no report.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -64,12 +65,14 @@ def run_sentinel(
     per_bin: int | None = None,
     campaign: str | None = None,
     on_progress: Callable[[str, Progress], None] | None = None,
+    at_place: Callable[[str, RunControl], AbstractContextManager[None]] | None = None,
 ) -> Regression:
     """Ask each model with a cap some examples of that length, and test for lost answers.
 
     ``control``'s deadline defaults to the study's. ``per_bin``: examples of the bin that contains
     the cap; None uses the study's number, but never more than it samples. ``campaign``: an
     interrupted sentinel to continue; None begins a new one. ``on_progress`` also gets the model.
+    ``at_place`` is entered around the calls to each model.
 
     Raises:
         StudyError: no baseline is pinned, none of its models has a cap, or ``campaign`` is not a
@@ -112,7 +115,9 @@ def run_sentinel(
             for model in in_order(study, caps):
                 asked = Asked(model, [bin_of(caps[model], list(manifest.bins))], n)
                 progress = None if on_progress is None else partial(on_progress, model)
-                measure_cells(run, LENGTH_PROFILE, asked, replace(control, on_progress=progress))
+                measured = replace(control, on_progress=progress)
+                with at_place(model, control) if at_place else nullcontext():
+                    measure_cells(run, LENGTH_PROFILE, asked, measured)
         score_campaign(run, LENGTH_PROFILE)
     after = read_records(study, store, campaign)
     rates = RegressionSettings(

@@ -1,7 +1,8 @@
-"""Accelerators of this machine, and the number of its idle processor cores."""
+"""Accelerators of this machine, its idle processor cores, and whether a process runs."""
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import time
@@ -173,3 +174,29 @@ def _text(path: Path) -> str | None:
         return path.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         return None
+
+
+_CLOCK_S = 5.0
+"""Largest difference (seconds) tolerated between two clocks' readings of a start time."""
+
+
+def process_runs(pid: int, since: float) -> bool:
+    """Return whether the process that had this id at ``since`` (seconds since 1970) still runs.
+
+    A later process with the same id is recognised as such if the system has ``/proc``.
+    """
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    with suppress(OSError, ValueError, IndexError):
+        # After the name, which may hold anything: state, and as the 20th the start after the boot.
+        fields = (_PROC / f"{pid}/stat").read_text().rpartition(")")[2].split()
+        lines = (_PROC / "stat").read_text().splitlines()
+        boots = (float(line.split()[1]) for line in lines if line.startswith("btime"))
+        boot = next(boots, -math.inf)
+        began = boot + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        return fields[0] != "Z" and began <= since + _CLOCK_S
+    return True

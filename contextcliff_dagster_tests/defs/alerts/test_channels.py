@@ -52,6 +52,32 @@ def test_an_answer_that_never_ends_is_a_timeout(study: Study, store: Store) -> N
     assert sentence.endswith(": TimeoutError.")
 
 
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [(ValueError("unknown url type: 'host/T0KEN'"), "ValueError"), (KeyError("T0KEN"), "KeyError")],
+)
+def test_a_function_that_fails_is_named_without_its_words(
+    study: Study, store: Store, error: Exception, why: str
+) -> None:
+    def send(alert: bytes) -> None:
+        raise error
+
+    said: list[str] = []
+    assert alert(study, store, ALARM, said.append, {"our team": send}) == []
+    assert said == [f"The alert could not be delivered to our team: {why}."]
+
+
+def test_a_function_that_hangs_is_given_up(
+    study: Study, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alerts, "WEBHOOK_WITHIN_S", 0.05)
+    forever = threading.Event()
+    said: list[str] = []
+    assert alert(study, store, ALARM, said.append, {"our team": lambda _: forever.wait()}) == []
+    assert said == ["The alert could not be delivered to our team: TimeoutError."]
+    forever.set()
+
+
 def test_a_delivery_says_which_channels_have_the_alert(
     study: Study, store: Store, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:

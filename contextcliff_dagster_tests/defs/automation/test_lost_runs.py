@@ -18,8 +18,9 @@ from dagster._core.remote_origin import (
 )
 
 from contextcliff_dagster.defs.alerts import failure_of
-from contextcliff_dagster.defs.automation import is_alive, lost_runs_sensor
+from contextcliff_dagster.defs.automation import lost_runs_sensor
 from contextcliff_dagster.defs.dagster_internals import GRPC_INFO_TAG, EngineEventData
+from contextcliff_dagster.inference.devices.discovery import process_runs
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.support.child_processes import wait_until
 
@@ -114,8 +115,8 @@ def test_another_process_of_the_same_id_and_a_dead_one_do_not_count_as_alive() -
     """As after a restart of a container, whose process ids begin at 1 again."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         now = time.time()
-        assert is_alive(process.pid, now)
-        assert not is_alive(process.pid, now - 3600)
+        assert process_runs(process.pid, now)
+        assert not process_runs(process.pid, now - 3600)
         process.kill()
-        wait_until(lambda: not is_alive(process.pid, now))  # not yet buried
-    assert not is_alive(process.pid, now)
+        wait_until(lambda: not process_runs(process.pid, now))  # not yet buried
+    assert not process_runs(process.pid, now)

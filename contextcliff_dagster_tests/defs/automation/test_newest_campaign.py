@@ -118,6 +118,10 @@ def test_campaigns_of_the_ledger_become_keys_and_only_the_newest(
     begin_campaign(store, study.name, "four")
     keep_campaigns(instance, store, [of])
     assert {*instance.get_dynamic_partitions(keys)} == {"not-begun-yet", "three", "four"}
+    for tick in range(5):  # of a schedule whose runs all fail before their first call
+        add_campaign(instance, of, f"tick-{tick}")
+    keep_campaigns(instance, store, [of])
+    assert {*instance.get_dynamic_partitions(keys)} == {"tick-3", "tick-4", "three", "four"}
 
 
 @pytest.mark.parametrize("name", ["a...b", "sentinel-1", "a|b", "", ".", "x" * 61])

@@ -152,14 +152,17 @@ def test_a_tick_measures_anew_and_a_shrink_fails_the_check(
     assert webhook.got == []
 
     make_worse(study, store, names[1])
+    heard: list[bytes] = []
     for _ in range(2):
-        failed = check_of(run(*judged, campaign=names[1]))
+        failed = check_of(run(*judged, campaign=names[1], senders={"team": heard.append}))
         assert not failed.passed
         assert failed.severity is dg.AssetCheckSeverity.ERROR
         assert "reference-short has declined" in str(failed.description)
         assert ">declined<" in page.read_text("utf-8")
         assert "reference-long is not worse" in str(failed.description)
     (told,) = webhook.got  # once
+    (heard_by_team,) = heard
+    assert json.loads(heard_by_team) == told
     assert told["shrunk"] == ["reference-short"]
     assert "Its serving identity is the same." in str(told["text"])
     assert (told["study"], told["campaign"], told["baseline"]) == ("tiny", names[1], pinned)

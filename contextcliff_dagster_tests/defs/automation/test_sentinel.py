@@ -13,7 +13,7 @@ import pytest
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.defs import automation
 from contextcliff_dagster.defs.automation import sentinel_job, sentinel_schedules
-from contextcliff_dagster.defs.resources import run_resources
+from contextcliff_dagster.defs.resources import ALERTS, run_resources
 from contextcliff_dagster.experiments.alert_channels import COMMAND
 from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.experiments.length_profile.regression import pin_baseline
@@ -128,10 +128,11 @@ def test_the_job_passes_an_unchanged_model_and_fails_a_changed_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told = tmp_path / "alert.json"
+    heard: list[bytes] = []
     monkeypatch.setenv(COMMAND, f"tee {told}")
     definitions = dg.Definitions(
         jobs=[sentinel_job(study)],
-        resources=run_resources(store.root),
+        resources={**run_resources(store.root), ALERTS: {"our team": heard.append}},
     )
 
     def ran(request: dg.RunRequest) -> dg.ExecuteInProcessResult:
@@ -170,6 +171,7 @@ def test_the_job_passes_an_unchanged_model_and_fails_a_changed_one(
     (failure,) = lost.get_step_failure_events()
     assert "served has declined" in failure.step_failure_data.user_failure_data.description
     alerted = json.loads(told.read_text())
+    assert [json.loads(alert) for alert in heard] == [alerted]
     assert (alerted["campaign"], alerted["shrunk"]) == ("sentinel-2026-11-24T0530", ["served"])
 
 

@@ -256,6 +256,22 @@ def test_it_waits_for_a_backfill_that_has_runs_to_launch(location: Location, add
     assert len(location.look()) == 1
 
 
+def test_a_failed_run_of_an_ended_backfill_is_not_waited_for(location: Location, add: Add) -> None:
+    """Dagster leaves the tag that it would be tried again, and does not try it."""
+    for backfill_id in ("canceled", "deleted"):
+        add("FAILURE", **WAITS, **{"dagster/backfill": backfill_id})
+    backfill = PartitionBackfill(
+        backfill_id="canceled",
+        status=BulkActionStatus.CANCELED,
+        from_failure=False,
+        tags={},
+        backfill_timestamp=0.0,
+        partition_names=[],
+    )
+    location.instance.add_backfill(backfill)
+    assert len(location.look()) == 1
+
+
 def test_two_schedules_and_their_retries_end_in_one_report(location: Location, add: Add) -> None:
     first, second = add("FAILURE", **WAITS), add("STARTED")
     assert location.look() == []

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.test_utils import freeze_time
+from dagster._daemon.monitoring.concurrency import execute_concurrency_slots_iteration
 
 from contextcliff_dagster.defs.resources import Watch
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
@@ -74,6 +80,7 @@ def slots_in_use(instance: dg.DagsterInstance) -> int:
         ((None, None), "left", [PLACE]),
         ((None, None), "left,right", []),  # leased
         ((None, "one:8000"), "left", []),
+        ((None, None), "leased", []),  # in the process of a step: it sees one of several
     ],
 )
 def test_what_measures_at_one_place_is_in_its_pool(
@@ -85,7 +92,11 @@ def test_what_measures_at_one_place_is_in_its_pool(
     devices: str,
     pools: list[str],
 ) -> None:
-    monkeypatch.setenv("CONTEXTCLIFF_DEVICES", devices)
+    if devices == "leased":
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+        monkeypatch.setenv("CONTEXTCLIFF_LEASED", "3")
+    else:
+        monkeypatch.setenv("CONTEXTCLIFF_DEVICES", devices)
     monkeypatch.setenv("CONTEXTCLIFF_STUDIES", str(study.folder))
     entries = [SERVED % place if place else HERE % (devices != "none") for place in at]
     models(f"reference-short: {entries[0]}\nreference-long: {entries[1]}")
@@ -121,6 +132,41 @@ def test_a_run_out_of_time_does_not_wait(instance: dg.DagsterInstance, run: Run)
     late = {"predictions": {"deadline_s": 1e-9}}
     assert not run("predictions", **SHORT, config=late, raise_on_error=False).success
     assert slots_in_use(instance) == 1
+
+
+class Stopped(BaseException):
+    """As a run is terminated, in the middle of anything."""
+
+
+@pytest.mark.usefixtures("prepared", "two_places", "taken")
+def test_a_run_that_is_terminated_while_it_waits_leaves_the_line(
+    instance: dg.DagsterInstance, run: Run
+) -> None:
+    def on_wait(sentence: str) -> None:
+        raise Stopped(sentence)
+
+    with pytest.raises(Stopped):
+        run("predictions", **SHORT, watch=Watch(on_wait=on_wait))
+    line = instance.event_log_storage.get_concurrency_info(PLACE)
+    assert (line.active_slot_count, line.pending_step_count) == (1, 0)
+
+
+def test_the_slot_of_a_killed_run_is_freed_by_dagsters_monitoring(
+    instance: dg.DagsterInstance, taken: None
+) -> None:
+    run = dg.DagsterRun("profile_tiny", "other-run", status=dg.DagsterRunStatus.STARTED)
+    instance.add_run(run)
+    context: Any = SimpleNamespace(instance=instance)
+
+    def look() -> int:
+        list(execute_concurrency_slots_iteration(context, logging.getLogger()))
+        return slots_in_use(instance)
+
+    assert look() == 1
+    an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    with freeze_time(an_hour_ago):
+        instance.report_run_failed(run)
+    assert look() == 0
 
 
 @pytest.mark.usefixtures("prepared", "taken")
