@@ -80,9 +80,8 @@ def _as_failure() -> Iterator[None]:
 
 def advised(sentence: str) -> str:
     """Return the sentence, followed by what its commands are in Dagster."""
-    pattern = (
-        r"`contextcliff (prepare|profile|report|campaign new) ([\w-]+)(?: --campaign ([^ `]+))?"
-    )
+    named = r"([\w-]+)(?: --campaign ([^ `]+))?"
+    pattern = rf"`contextcliff (prepare|profile|report|campaign new) {named}"
     steps = [_in_dagster(*found) for found in dict.fromkeys(re.findall(pattern, sentence))]
     return f"{sentence} In Dagster: {', or '.join(steps)}." if steps else sentence
 

@@ -120,12 +120,6 @@ def lease(
         ) from error
 
 
-def holders() -> dict[str, str]:
-    """Return device key -> holder for each leased device."""
-    paths = sorted(_folder().glob("*.device"))
-    return {path.stem: holder for path in paths if (holder := _holder(path))}
-
-
 def _folder() -> Path:
     """Return the user's lease folder, or the one that ``CONTEXTCLIFF_LEASES`` names (for several
     users, or for containers that share devices).

@@ -17,10 +17,10 @@ import pytest
 from contextcliff_dagster.defs.partitions import add_campaign, range_tags
 from contextcliff_dagster.experiments.common.study_run import campaign_of, open_ledger
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
-from contextcliff_dagster.inference.devices.leases import holders
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
+from contextcliff_dagster_tests.support.lease_holders import holders
 
 LONG = 200.0
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.inference.devices.discovery import Gpus
-from contextcliff_dagster.inference.devices.leases import holders
+from contextcliff_dagster_tests.support.lease_holders import holders
 
 LONG = 120.0
 

@@ -16,7 +16,8 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.devices import discovery
 from contextcliff_dagster.inference.devices import leases as process_devices
 from contextcliff_dagster.inference.devices.discovery import Device, Gpus, machine_devices, most
-from contextcliff_dagster.inference.devices.leases import Lease, WaitStopped, holders, lease, leased
+from contextcliff_dagster.inference.devices.leases import Lease, WaitStopped, lease, leased
+from contextcliff_dagster_tests.support.lease_holders import holders
 
 LONG = 120.0
 
