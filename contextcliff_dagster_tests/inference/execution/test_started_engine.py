@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.devices.leases import FOLDER_VARIABLE, holders
+from contextcliff_dagster.inference.devices.leases import FOLDER_VARIABLE
 from contextcliff_dagster.inference.engines import base as sessions
 from contextcliff_dagster.inference.execution.measure import (
     RunControl,
@@ -16,6 +16,7 @@ from contextcliff_dagster.inference.execution.measure import (
     started_engine,
 )
 from contextcliff_dagster.inference.models.models_file import ModelEntry
+from contextcliff_dagster_tests.support.lease_holders import holders
 from contextcliff_dagster_tests.support.scripted_engine import ScriptedEngine
 
 
