@@ -10,7 +10,7 @@ a crash), and started again as `restart: unless-stopped` does. Of the studies `p
 every minute and nothing happens to it; the model of `watched` becomes worse at planned times, so
 that its baseline raises an alert; the model of `moved` is missing from models.yaml at planned
 times, so that its runs are refused and reported; `pair` has two endpoints, measured at every fifth
-tick by two runs and reported by a third. Needs PostgreSQL's programs (Debian: postgresql).
+tick by two runs. A sensor reports each campaign. Needs PostgreSQL's programs (Debian: postgresql).
 """
 
 from __future__ import annotations
