@@ -192,6 +192,17 @@ REASONED_OUT = (5, 8)
 """(n, m): stop the calls if reasoning used up the output limit in n of the first m answers."""
 
 
+def decoding_of(call: PlannedCall) -> Decoding:
+    """Return how the answer to ``call`` is decoded."""
+    recipe = call.recipe
+    drawn = recipe.sampling
+    if drawn is not None:
+        drawn = replace(drawn, seed=drawn.seed_of(call.replicate), rounds=1)
+    limit, temperature = recipe.max_output_tokens, recipe.temperature
+    schema = recipe.output_schema if recipe.constrained else None
+    return Decoding(limit, temperature, recipe.prefix_cache, drawn, schema, recipe.attention)
+
+
 @dataclass(frozen=True, slots=True)
 class _Sending:
     """A call that is being sent, its reservation, and the model's ``own`` count of its prompt."""
@@ -328,16 +339,8 @@ class CallSender:
     async def _send(self, sending: _Sending, attempt_id: int, generation: int) -> float | None:
         call, own, attempts = sending.call, sending.own, sending.attempts
         size, price = sending.size, self._entry.price
-        total, recipe = self._counters.total, call.recipe
+        total, recipe, decoding = self._counters.total, call.recipe, decoding_of(call)
         total.sent += 1
-        drawn = recipe.sampling
-        if drawn is not None:
-            drawn = replace(drawn, seed=drawn.seed_of(call.replicate), rounds=1)
-        limit, temperature = recipe.max_output_tokens, recipe.temperature
-        schema = recipe.output_schema if recipe.constrained else None
-        decoding = Decoding(
-            limit, temperature, recipe.prefix_cache, drawn, schema, recipe.attention
-        )
         span = self._trace.request(call, attempts.sent)
         wait_s = None
         started = time.perf_counter()

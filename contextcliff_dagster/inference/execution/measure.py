@@ -33,6 +33,7 @@ from contextcliff_dagster.inference.engines.base import Engine, EngineSession, d
 from contextcliff_dagster.inference.execution.call_sender import CallEvents, CallSender
 from contextcliff_dagster.inference.execution.cost_estimate import unknown_window
 from contextcliff_dagster.inference.execution.prediction_rows import limits_of
+from contextcliff_dagster.inference.ledger.backend import BATCH
 from contextcliff_dagster.inference.ledger.campaigns import (
     ensure_campaign,
     identity_changed,
@@ -454,6 +455,9 @@ class CallRunner:
             elif key not in claimed or dead[claimed[key]]:
                 del self._held[key]
                 self._todo.append(call)
+            elif claimed[key].startswith(BATCH):
+                del self._held[key]  # the provider has a day for it
+                self._counters.total.in_batches += 1
         self._counters.waiting = len(self._held)
 
     def _hold(self, call: PlannedCall) -> None:

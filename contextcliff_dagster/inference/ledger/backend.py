@@ -202,6 +202,11 @@ def run_each(db: Database, operations: Sequence[Operation], of_database: type[Ex
     return ended
 
 
+BATCH = "batch-"
+"""Beginning of the owners that are batches of calls (`ledger.batches`)."""
+OPEN_BATCH = "SELECT 1 FROM call_batches WHERE owner = ? AND ended_at IS NULL"
+
+
 class Backend(GroupCommit):
     """A ledger's database as opened by one process.
 
@@ -224,8 +229,14 @@ class Backend(GroupCommit):
     def snapshot(self) -> AbstractContextManager[Database]:
         """Open a connection whose queries all see one moment; its writes are dropped."""
 
-    @abstractmethod
     def is_alive(self, owner: str) -> bool:
+        """Return whether the process of ``owner`` has its ledger open, or the batch is open."""
+        if not owner.startswith(BATCH):
+            return self.has_open(owner)
+        return bool(self.read(OPEN_BATCH, (owner,)))
+
+    @abstractmethod
+    def has_open(self, owner: str) -> bool:
         """Return whether the process of ``owner`` still has its ledger open."""
 
     @abstractmethod

@@ -127,7 +127,7 @@ class Ledger(LedgerReader):
         ``estimated_tokens``: the prompt's size by our own count (`LedgerReader.most_of_estimate`).
         The future raises BudgetError (nothing was noted) or StoreError.
         """
-        prompt_hash, zstd = prompt.hash, self._compressed(call)
+        prompt_hash, zstd = prompt.hash, self.compressed(call)
         me = self.backend.owner
 
         def operation(db: Database) -> Begun:
@@ -239,7 +239,7 @@ class Ledger(LedgerReader):
         self, call: PlannedCall, prompt: Prompt, scope: Scope, outcome: Outcome
     ) -> Future[None]:
         """Store the outcome of a call that was judged without sending it (context overflow)."""
-        prompt_hash, zstd = prompt.hash, self._compressed(call)
+        prompt_hash, zstd = prompt.hash, self.compressed(call)
 
         def operation(db: Database) -> None:
             statements.describe(db, call, prompt_hash, scope, zstd)
@@ -260,7 +260,7 @@ class Ledger(LedgerReader):
 
         ``origin``: the archive it comes from, if any; it is then recorded as imported from there.
         """
-        prompt_hash, zstd = prompt.hash, self._compressed(call)
+        prompt_hash, zstd = prompt.hash, self.compressed(call)
 
         def operation(db: Database) -> bool:
             if (taken := statements.taken(db, call.call_key, "")) and taken.state == "finished":
@@ -326,7 +326,7 @@ class Ledger(LedgerReader):
         """Store documents again with the next calls, because some were removed."""
         self._known_documents.clear()
 
-    def _compressed(self, call: PlannedCall) -> bytes | None:
+    def compressed(self, call: PlannedCall) -> bytes | None:
         """Return the compressed document, or None if this process has stored it already."""
         if call.example.document_id in self._known_documents:
             return None

@@ -474,7 +474,7 @@ class PostgresLedger(Backend):
             yield db
             db.rollback()
 
-    def is_alive(self, owner: str) -> bool:
+    def has_open(self, owner: str) -> bool:
         # An id that is none of ours has no lock.
         if not re.fullmatch(r"[0-9a-f]{32}", owner):
             return False

@@ -203,6 +203,14 @@ CREATE VIEW study_calls AS        -- a call of several studies under each that h
     WHERE i.study <> c.study;
 CREATE TABLE ledgers (id TEXT PRIMARY KEY) WITHOUT ROWID;
 """,
+    # Calls that a provider answers together: `owner` claims them until the batch has ended, and
+    # `holder` is the process that looks after it.
+    8: """
+CREATE TABLE call_batches (
+    owner TEXT PRIMARY KEY, study TEXT NOT NULL, campaign TEXT NOT NULL, model TEXT NOT NULL,
+    requests INTEGER NOT NULL, begun_at TEXT NOT NULL, file_id TEXT, remote_id TEXT,
+    remote_status TEXT, ended_at TEXT, holder TEXT) WITHOUT ROWID;
+""",
 }
 LEDGER_VERSION, CHECKSUMS_SINCE = max(_STEPS), 6
 

@@ -107,7 +107,7 @@ class SqliteLedger(Backend):
         except sqlite3.Error as error:  # an OSError is the caller's, maybe writing a file
             raise store_error(error, self.path) from error
 
-    def is_alive(self, owner: str) -> bool:
+    def has_open(self, owner: str) -> bool:
         return is_alive(_owners(self.path), owner)
 
     def sizes(self) -> dict[str, int]:

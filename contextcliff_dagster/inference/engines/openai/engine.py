@@ -26,6 +26,7 @@ from contextcliff_dagster.inference.engines.base import (
     PromptCount,
     TransportError,
 )
+from contextcliff_dagster.inference.engines.openai.batch_interface import BatchInterface
 from contextcliff_dagster.inference.engines.openai.error_mapping import ErrorMapper
 from contextcliff_dagster.inference.engines.openai.http_client import (
     DONE,
@@ -242,6 +243,11 @@ class OpenAIEngine:
                 "bad_answer", "the answer lacks a vector for some texts", maybe_paid=True
             )
         return embeddings
+
+    def batches(self) -> BatchInterface:
+        """Return the batch interface of the provider; `start` comes first."""
+        assert self._endpoint is not None, "start() comes first"
+        return BatchInterface(self._entry, self._endpoint, self._errors)
 
     async def stop(self) -> None:
         if self._endpoint is not None:

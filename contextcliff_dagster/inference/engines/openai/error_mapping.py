@@ -137,7 +137,7 @@ class ErrorMapper:
     def __init__(self, entry: ModelEntry, endpoint: str, redact: Callable[[str], str]) -> None:
         self._model, self._quirks = entry.name, entry.quirks
         self._has_key = bool(entry.api_key_env or entry.headers_env)
-        self._endpoint, self._redact = endpoint, redact
+        self._endpoint, self.redact = endpoint, redact
         self.proxy: str | None = None
         # Once a call has been answered, a refusal concerns one request, not all.
         self.answered = False
@@ -167,7 +167,7 @@ class ErrorMapper:
             when = "while the answer came" if sent else "before an answer came"
             kind, message = "drop", f"the connection broke {when} ({name})"
         else:
-            reason = self._redact(str(error))
+            reason = self.redact(str(error))
             kind, message = "bad_answer", f"the answer could not be read ({name}: {reason})"
         return TransportError(kind, message, maybe_paid=True)
 
@@ -194,7 +194,7 @@ class ErrorMapper:
         more = detail.get("metadata")  # gateways hand on there what the provider said
         if isinstance(more, dict) and (raw := more.get("raw")):
             message = f"{message}: {_shown(raw)}"
-        message = self._redact(message)
+        message = self.redact(message)
         code, kind = (_shown(detail.get(name) or "") for name in ("code", "type"))
         return message, f"{code} {kind} {message}".lower()
 
@@ -234,7 +234,7 @@ class ErrorMapper:
         if (why := known_refusal(lower)) == "content_filter" and 400 <= status < 500:
             return RejectedError(described, status=status, why=why)
         if 300 <= status < 400:
-            target = self._redact(reply.headers.get("location", "nowhere"))
+            target = self.redact(reply.headers.get("location", "nowhere"))
             return EngineError(
                 f"{where} redirects to another address ({status}: {target}); correct "
                 "`base_url` in models.yaml."

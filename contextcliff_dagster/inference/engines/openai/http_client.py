@@ -14,7 +14,7 @@ import logging
 import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, Literal
@@ -158,21 +158,38 @@ class Endpoint:
     async def close(self) -> None:
         await self._client.close()
 
-    @asynccontextmanager
-    async def _response(
-        self, path: str, parts: Sequence[bytes], *, under_v1: bool = True
-    ) -> AsyncIterator[httpx2.Response]:
+    def _url(self, path: str, *, under_v1: bool = True) -> str:
         base, mark, query = self._base_url.partition("?")  # an API version or a key stays the query
         base = base.rstrip("/")
-        url = f"{base if under_v1 else base.removesuffix('/v1')}{path}{mark}{query}"
+        mark = "&" if mark and "?" in path else mark
+        return f"{base if under_v1 else base.removesuffix('/v1')}{path}{mark}{query}"
+
+    def exchange(self, path: str, **form: Any) -> AbstractAsyncContextManager[httpx2.Response]:
+        """Send a GET, or a POST of a form (``body`` and ``files``); give its reply, unread."""
+        return self._response(path, (), **form)
+
+    async def delete(self, path: str) -> None:
+        """Send a DELETE. Errors are also those of the package."""
+        options: Any = {"headers": self._headers}
+        await self._client.delete(self._url(path), options=options, cast_to=object)
+
+    @asynccontextmanager
+    async def _response(
+        self, path: str, parts: Sequence[bytes], *, under_v1: bool = True, **form: Any
+    ) -> AsyncIterator[httpx2.Response]:
+        url = self._url(path, under_v1=under_v1)
         size = sum(map(len, parts))
         headers = {**self._headers, "Content-Length": str(size)} if parts else self._headers
-        arguments: dict[str, Any] = {"options": {"headers": headers}, "stream": True, **self._kinds}
+        if form:
+            headers = {**headers, "Content-Type": "multipart/form-data"}
+        arguments: dict[str, Any] = {"options": {"headers": headers}, "stream": True}
+        arguments |= self._kinds | form
         if parts:
             # Short bodies in one piece, so that they leave in one; a long document is not copied.
             arguments["content"] = _written(parts) if size > _WRITE_BYTES else b"".join(parts)
         try:
-            response = await (self._client.post if parts else self._client.get)(url, **arguments)
+            send = self._client.post if parts or form else self._client.get
+            response = await send(url, **arguments)
             try:
                 yield response
             finally:

@@ -32,13 +32,18 @@ from contextcliff_dagster.retry import Backoff, retry
 
 
 def request(
-    entry: ModelEntry, prompt: Prompt, decoding: Decoding, dialect: str = "plain"
+    entry: ModelEntry,
+    prompt: Prompt,
+    decoding: Decoding,
+    dialect: str = "plain",
+    *,
+    stream: bool = True,
 ) -> tuple[str, list[bytes]]:
-    """Return a streamed request's path, and its body in pieces; the document is encoded once."""
+    """Return a request's path, and its body in pieces; the document is encoded once."""
     path = "/completions" if prompt.mode == "completion" else "/chat/completions"
     more = {} if decoding.prefix_cache else _reuse_nothing(dialect)
     more |= _sampling(entry, decoding, dialect) | _schema(decoding)
-    return path, encoded(prompt, lambda part: {**_body(entry, part, decoding), **more})
+    return path, encoded(prompt, lambda part: {**_body(entry, part, decoding, stream), **more})
 
 
 def _reuse_nothing(dialect: str) -> dict[str, Any]:
@@ -85,10 +90,12 @@ def encoded(prompt: Prompt, body: Callable[[Prompt], Any]) -> list[bytes]:
     return [orjson.dumps(body(prompt))]
 
 
-def _body(entry: ModelEntry, prompt: Prompt, decoding: Decoding) -> dict[str, Any]:
+def _body(entry: ModelEntry, prompt: Prompt, decoding: Decoding, stream: bool) -> dict[str, Any]:
     quirks = entry.quirks
-    body: dict[str, Any] = {**entry.asked_besides, "model": entry.model_id, "stream": True}
-    if quirks.stream_usage == "send":
+    body: dict[str, Any] = {**entry.asked_besides, "model": entry.model_id}
+    if stream:
+        body["stream"] = True
+    if stream and quirks.stream_usage == "send":
         body["stream_options"] = {"include_usage": True}
     if quirks.temperature == "send":
         body["temperature"] = decoding.temperature

@@ -1,0 +1,365 @@
+"""Asking the open calls of a model through its provider's batch interface, at a discount.
+
+A batch goes through these steps, each recorded before the next begins. Its calls are claimed and
+their cost is reserved (`ledger.batches`). Its file is uploaded. It is created at the provider, with
+our id in its metadata. It is looked at until it has ended. Its answers are stored, whatever their
+order, and calls without an answer are set free to be asked again. A run that finds an open batch
+goes on where another was killed; it asks the provider for a batch with our id before it creates
+one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.inference.engines.base import (
+    UNKNOWN_FINISH,
+    WHO_ANSWERED,
+    Decoding,
+    Delta,
+    EngineSession,
+    PromptCount,
+    RejectedError,
+    TransportError,
+)
+from contextcliff_dagster.inference.engines.openai.batch_interface import (
+    BatchInterface,
+    FileGoneError,
+    RemoteBatch,
+)
+from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
+from contextcliff_dagster.inference.engines.openai.wire_format import read_delta, request
+from contextcliff_dagster.inference.execution.call_sender import decoding_of
+from contextcliff_dagster.inference.execution.checks import CallSize, charge, size_of, was_truncated
+from contextcliff_dagster.inference.execution.cost_estimate import overflows
+from contextcliff_dagster.inference.execution.single_request import ask, judge, unanswered
+from contextcliff_dagster.inference.ledger import batches as ledgered
+from contextcliff_dagster.inference.ledger.batches import Answered, CallBatch, ToAsk
+from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
+from contextcliff_dagster.inference.requests.call_plan import Failure, Outcome, PlannedCall
+from contextcliff_dagster.inference.requests.recipe import Prompt
+from contextcliff_dagster.inference.spending import Budget, Spend
+from contextcliff_dagster.inference.telemetry import CallCounters, RunSummary
+
+KEY = "contextcliff"
+"""Key of a batch's metadata at the provider; its value is the batch's id in the ledger."""
+SEEN_AFTER_S = 120.0
+"""Seconds after which a provider surely lists a batch that was created without our hearing of it"""
+FIRST_POLL_S, LAST_POLL_S = 5.0, 300.0
+_STORED_AT_ONCE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """What a provider allows: the time within which it answers, and the size of one batch."""
+
+    window: str = "24h"
+    max_requests: int = 50_000
+    max_mb: float = 100.0
+
+
+class BatchRun:
+    """The calls of one plan, in the order in which they are asked, through batches."""
+
+    def __init__(
+        self,
+        calls: Sequence[PlannedCall],
+        session: EngineSession,
+        ledger: Ledger,
+        scope: Scope,
+        budget: Budget,
+        options: BatchOptions,
+    ) -> None:
+        self._calls = {call.call_key: call for call in calls}
+        assert isinstance(session.engine, OpenAIEngine), "no other engine has batches"
+        self._engine, self._entry = session.engine, session.entry
+        self._ledger, self._scope = ledger, scope
+        self._budget, self._options = budget, options
+        self._tries: Counter[str] = Counter()
+        self._counters = CallCounters(list(calls))
+        self._given_up: set[str] = set()
+        self._most_of_estimate = ledger.most_of_estimate(scope.study, scope.campaign, scope.model)
+
+    async def run(self, *, wait: bool, must_end: Callable[[], bool]) -> RunSummary:
+        """Look after open batches, and ask what nobody asks; with ``wait``, until all is answered.
+
+        Raises:
+            BudgetError: nothing more can be asked within the budget; what was asked goes on.
+            EngineError: the provider refuses the batches.
+            TransportError: the provider cannot be reached; run it again.
+        """
+        for key, outcome in self._ledger.outcomes(self._calls).items():
+            self._counters.ended(self._calls[key], "cached", outcome)
+        poll_s = FIRST_POLL_S
+        provider = self._engine.batches()
+        while True:
+            for batch in self._open_batches():
+                await self._look_after(provider, batch)
+            await self._ask_open_calls(provider)
+            if not wait or not self._open_batches() or must_end():
+                break
+            until = time.monotonic() + poll_s
+            while time.monotonic() < until and not must_end():
+                await asyncio.sleep(0.1)
+            poll_s = min(1.5 * poll_s, LAST_POLL_S)
+        open_calls = [ledgered.open_calls(self._ledger, batch) for batch in self._open_batches()]
+        waiting = sum(map(len, open_calls))
+        seconds = self._counters.seconds
+        return replace(self._counters.total, in_batches=waiting, seconds=seconds)
+
+    def finished_bins(self) -> list[str]:
+        """Return the bins whose calls all have an outcome or failed."""
+        done = self._ledger.answered(self._calls) | self._given_up
+        left = Counter(call.bin for key, call in self._calls.items() if key not in done)
+        return [b for b in dict.fromkeys(c.bin for c in self._calls.values()) if not left[b]]
+
+    def _open_batches(self) -> list[CallBatch]:
+        scope = self._scope
+        of = {"study": scope.study, "campaign": scope.campaign, "model": scope.model}
+        return ledgered.batches_of(self._ledger, is_open=True, **of)
+
+    async def _ask_open_calls(self, provider: BatchInterface) -> None:
+        """Ask each call without outcome or owner, in batches of the size that the entry allows."""
+        options = self._options
+        taken = {*self._ledger.answered(self._calls), *self._ledger.claimed(self._calls)}
+        asked: list[ToAsk] = []
+        size = 0
+        for key, call in self._calls.items():
+            if key in taken or key in self._given_up:
+                continue
+            if (one := await self._measured(call)) is None:
+                continue
+            length = len(self._line(call))
+            too_long = size + length > options.max_mb * 1e6
+            if asked and (too_long or len(asked) >= options.max_requests):
+                await self._send(provider, asked)
+                asked, size = [], 0
+            asked.append(one)
+            size += length
+        await self._send(provider, asked)
+
+    async def _measured(self, call: PlannedCall) -> ToAsk | None:
+        """Return the call with its reservation; None if it is too long, and judged unsent."""
+        prompt = call.prompt()
+        own = await self._engine.count_prompt_tokens(prompt)
+        if overflow := overflows(call, prompt, own, self._engine.window_tokens):
+            outcome = unanswered(own, overflow, attempts=0)
+            self._ledger.keep_unsent(call, prompt, self._scope, outcome).result()
+            self._counters.ended(call, "new", outcome)
+            return None
+        size = self._size(call, prompt, own)
+        return ToAsk(call, prompt.hash, size.reserve(self._entry.price), size.estimated_tokens)
+
+    def _size(self, call: PlannedCall, prompt: Prompt, own: PromptCount | None) -> CallSize:
+        return size_of(
+            call,
+            prompt,
+            own,
+            window_tokens=self._engine.window_tokens,
+            most_of_estimate=self._most_of_estimate,
+        )
+
+    def _line(self, call: PlannedCall) -> bytes:
+        """Return the line of a batch's file that asks ``call``."""
+        path, body = request(self._entry, call.prompt(), decoding_of(call), stream=False)
+        head = {"custom_id": call.call_key, "method": "POST", "url": f"/v1{path}"}
+        return orjson.dumps(head)[:-1] + b',"body":' + b"".join(body) + b"}\n"
+
+    async def _send(self, provider: BatchInterface, asked: Sequence[ToAsk]) -> None:
+        """Ask the calls that nobody else asks; a BudgetError comes where none is left to afford."""
+        while asked:
+            batch = ledgered.begin_batch(self._ledger, asked, self._scope, self._budget)
+            if batch is None:
+                return
+            await self._upload_and_create(provider, batch)
+            keys = [one.call.call_key for one in asked]
+            taken = {*self._ledger.answered(keys), *self._ledger.claimed(keys)}
+            asked = [one for one in asked if one.call.call_key not in taken]
+
+    async def _upload_and_create(self, provider: BatchInterface, batch: CallBatch) -> None:
+        claimed = ledgered.open_calls(self._ledger, batch)
+        calls = [self._calls[key] for key in claimed if key in self._calls]
+        never = Failure("unplanned", "the study asks it no more; it was never sent")
+        unplanned = dict.fromkeys(claimed.keys() - self._calls.keys(), (never, Spend()))
+        ledgered.give_up(self._ledger, batch, claimed, unplanned, ends=not calls)
+        if not calls:
+            return
+        with tempfile.NamedTemporaryFile(prefix="contextcliff-batch-", suffix=".jsonl") as file:
+            file.writelines(map(self._line, calls))
+            file.flush()
+            file_id = await provider.upload(Path(file.name), f"{batch.owner}.jsonl")
+        ledgered.note(self._ledger, batch, file_id=file_id)
+        path, _ = request(self._entry, calls[0].prompt(), decoding_of(calls[0]), stream=False)
+        metadata = {KEY: batch.owner, "study": batch.study, "campaign": batch.campaign}
+        try:
+            remote = await provider.create(file_id, f"/v1{path}", self._options.window, metadata)
+        except TransportError as error:
+            if error.maybe_paid:
+                return  # the next look tells whether it was created
+            raise
+        except (RejectedError, ContextCliffError) as error:
+            refused = (Failure("refused", str(error), final=True), Spend())
+            why = dict.fromkeys(claimed.keys() & self._calls.keys(), refused)
+            ledgered.give_up(self._ledger, batch, claimed, why, ends=True)
+            raise
+        self._counters.total.sent += len(calls)
+        ledgered.note(self._ledger, batch, remote_id=remote.id, remote_status=remote.status)
+
+    async def _look_after(self, provider: BatchInterface, batch: CallBatch) -> None:
+        """Go on with an open batch after the last step that is recorded."""
+        if not ledgered.hold(self._ledger, batch):
+            return  # another process is at it
+        if batch.file_id is None:
+            await self._upload_and_create(provider, batch)
+            return
+        if batch.remote_id is not None:
+            remote = await provider.retrieve(batch.remote_id)
+        elif (found := await provider.find({KEY: batch.owner})) is not None:
+            remote = found
+        else:
+            begun = datetime.fromisoformat(batch.begun_at)
+            if (datetime.now(UTC) - begun).total_seconds() > SEEN_AFTER_S:
+                await self._upload_and_create(provider, batch)
+            return
+        ledgered.note(self._ledger, batch, remote_id=remote.id, remote_status=remote.status)
+        if remote.has_ended:
+            await self._take_in(provider, batch, remote)
+
+    async def _take_in(
+        self, provider: BatchInterface, batch: CallBatch, remote: RemoteBatch
+    ) -> None:
+        """Store what the batch brought, and set its other calls free."""
+        claimed = ledgered.open_calls(self._ledger, batch)
+        missing = dict(claimed)
+        why: dict[str, tuple[Failure, Spend]] = {}
+        lines, is_whole = 0, True
+        with ExitStack() as stack:
+            kept: list[Answered] = []
+            stack.callback(lambda: ledgered.keep_answers(self._ledger, batch, claimed, kept))
+            for file_id in filter(None, (remote.output_file, remote.error_file)):
+                try:
+                    async for line in provider.lines(file_id):
+                        if (reply := Reply.read(line)) is None:
+                            is_whole = is_whole and not line.strip()
+                            continue
+                        lines += 1
+                        if reply.key not in missing:
+                            continue  # known, of another batch, or there twice
+                        _, reserve = missing.pop(reply.key)
+                        judged = await self._judge(provider, reply, reserve)
+                        if isinstance(judged, Failure):
+                            why[reply.key] = (judged, reserve if judged.maybe_paid else Spend())
+                        else:
+                            kept.append(judged)
+                        if len(kept) >= _STORED_AT_ONCE:
+                            ledgered.keep_answers(self._ledger, batch, claimed, kept)
+                            kept.clear()
+                except FileGoneError:
+                    is_whole = False
+        # What an ended batch did not answer was not billed, unless answers of it were lost.
+        lost = not is_whole or lines < remote.completed + remote.failed
+        said = f": {remote.reason}" if remote.reason else ""
+        reason = f"the batch is {remote.status} and has no answer to it{said}"
+        failure = Failure("no_answer_in_batch", reason, maybe_paid=lost)
+        why |= {key: (failure, most if lost else Spend()) for key, (_, most) in missing.items()}
+        ledgered.give_up(self._ledger, batch, claimed, why, ends=True)
+        for key, (failure, charged) in why.items():
+            total = self._counters.total
+            total.maybe_paid += failure.maybe_paid
+            total.maybe_paid_usd += charged.usd
+            self._tries[key] += 1
+            is_last = failure.final or self._tries[key] >= self._entry.max_attempts
+            if is_last and key in self._calls:
+                self._given_up.add(key)
+                total.words = failure.message
+                self._counters.ended(self._calls[key], "failed", None)
+
+    async def _judge(
+        self, provider: BatchInterface, reply: Reply, reserve: Spend
+    ) -> Answered | Failure:
+        """Return the outcome of one line, or why it brought none."""
+        call = self._calls.get(reply.key)
+        if reply.status != 200:
+            error = provider.error_of(reply.status, reply.body)
+            if isinstance(error, RejectedError):
+                if error.why in ("context_overflow", "content_filter"):
+                    outcome = unanswered(None, str(error), error.why, attempts=1)
+                    return self._answered(call, reply.key, outcome, Spend())
+                return Failure(error.why, str(error), status=reply.status, final=True)
+            final = isinstance(error, ContextCliffError)
+            return Failure("error_in_batch", str(error), status=reply.status, final=final)
+        own: PromptCount | None = None
+        if call is None:  # the study asks it no more; its answer is paid
+            size = CallSize(reserve.tokens, reserve.tokens, 0, reserve.tokens)
+        else:
+            prompt = call.prompt()
+            own = await self._engine.count_prompt_tokens(prompt)
+            size = self._size(call, prompt, own)
+        try:
+            given: Any = _Given(reply.body)
+            answer = await ask(given, Prompt("chat"), Decoding(size.output_tokens))
+        except TransportError as error:
+            return Failure(error.kind, str(error), maybe_paid=True)
+        price, total = self._entry.price, self._counters.total
+        outcome = judge(answer, own, size, price, 1, 0.0)
+        outcome = replace(outcome, duration_ms=None, loop_lag_ms=None)  # nobody measured them
+        total.unchecked_truncation += was_truncated(own, outcome.prompt_tokens) is None
+        total.overlong += answer.overlong
+        return self._answered(call, reply.key, outcome, charge(outcome, size, price))
+
+    def _answered(
+        self, call: PlannedCall | None, key: str, outcome: Outcome, charged: Spend
+    ) -> Answered:
+        if call is not None:
+            self._counters.ended(call, "new", outcome)
+        return Answered(key, outcome, charged)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A line of a file of results: the call's key, the status, and the body of reply or error."""
+
+    key: str
+    status: int
+    body: dict[str, Any]
+
+    @classmethod
+    def read(cls, line: bytes) -> Reply | None:
+        """Return the reply in ``line``; None if it is none, because the file was cut perhaps."""
+        try:
+            row = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            return None
+        if not isinstance(row, dict) or not isinstance(key := row.get("custom_id"), str):
+            return None
+        response, error = row.get("response"), row.get("error")
+        if isinstance(response, dict) and isinstance(body := response.get("body"), dict):
+            status = response.get("status_code")
+            return cls(key, status if isinstance(status, int) else 200, body)
+        return cls(key, 500, {"error": error if isinstance(error, dict) else {}})
+
+
+class _Given:
+    """Stands in for an engine where the whole reply is there already."""
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        self._body = body
+
+    async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
+        if (delta := read_delta(self._body)) is None:
+            raise TransportError("bad_answer", "the reply holds no answer", maybe_paid=True)
+        ended = delta.finish_reason or (UNKNOWN_FINISH if delta.text else None)
+        who = {name: self._body[name] for name in WHO_ANSWERED if self._body.get(name)}
+        yield replace(delta, whole=True, finish_reason=ended, extra=who or None)

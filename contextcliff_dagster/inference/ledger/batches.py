@@ -1,0 +1,196 @@
+"""Batches of calls in the ledger: what a provider was asked to answer together.
+
+A batch is an owner (`owners`) that is no process. It claims its calls, and reserves their cost,
+before anything is uploaded; it gives each up with its answer, or with the reason why there is none.
+Its id is in the batch's metadata at the provider, so that it is found again where the process that
+created it died before it heard of it. One process at a time looks after a batch.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from contextcliff_dagster.contracts import BudgetError
+from contextcliff_dagster.inference.ledger import statements
+from contextcliff_dagster.inference.ledger.backend import BATCH, OPEN_BATCH, Database
+from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
+from contextcliff_dagster.inference.ledger.queries import LedgerReader
+from contextcliff_dagster.inference.requests.call_plan import Failure, Outcome, PlannedCall, utc_now
+from contextcliff_dagster.inference.spending import Budget, Spend
+
+_COLUMNS = (
+    "owner, study, campaign, model, requests, begun_at, file_id, remote_id, remote_status, ended_at"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CallBatch:
+    """A batch: ``owner`` is its id here, ``remote_id`` that of the provider, if it is known."""
+
+    owner: str
+    study: str
+    campaign: str
+    model: str
+    requests: int
+    begun_at: str
+    file_id: str | None = None
+    remote_id: str | None = None
+    remote_status: str | None = None
+    ended_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToAsk:
+    """A call for a batch, the most it may cost, and the prompt's tokens by our own count."""
+
+    call: PlannedCall
+    prompt_hash: str
+    reserve: Spend
+    estimated_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The outcome and charge of a call of a batch."""
+
+    call_key: str
+    outcome: Outcome
+    charge: Spend
+
+
+def batches_of(
+    ledger: LedgerReader, *, is_open: bool | None = None, **of: str | None
+) -> list[CallBatch]:
+    """Return batches, oldest first; ``of``: study, campaign, model, if given."""
+    given = {name: value for name, value in of.items() if value is not None}
+    conditions = [f"{name} = ?" for name in given]
+    if is_open is not None:
+        conditions.append(f"ended_at IS {'' if is_open else 'NOT '}NULL")
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    sql = f"SELECT {_COLUMNS} FROM call_batches{where} ORDER BY begun_at, owner"
+    return [CallBatch(*row) for row in ledger.read(sql, tuple(given.values()))]
+
+
+def begin_batch(
+    ledger: Ledger, asked: Sequence[ToAsk], scope: Scope, budget: Budget
+) -> CallBatch | None:
+    """Claim calls for a new batch that this process holds, as many as the budget allows.
+
+    Calls that have an outcome or an owner are left out; None if no call remains.
+
+    Raises:
+        BudgetError: not even the first one is within the budget.
+        StoreError: the ledger cannot be written.
+    """
+    owner, me, now = f"{BATCH}{uuid.uuid4().hex}", ledger.backend.owner, utc_now()
+    texts = {one.call.example.document_id: one.call for one in asked}
+
+    def operation(db: Database) -> int:
+        free = [one for one in asked if statements.taken(db, one.call.call_key, owner) is None]
+        number = 0
+        for one in free:
+            try:
+                statements.reserve(db, scope, one.reserve, budget, now)
+            except BudgetError:
+                if not number:
+                    raise
+                break
+            key = one.call.call_key
+            new = texts.pop(one.call.example.document_id, None)
+            zstd = ledger.compressed(new) if new else None
+            statements.describe(db, one.call, one.prompt_hash, scope, zstd)
+            statements.attempt(db, key, owner, scope, one.reserve, one.estimated_tokens, now)
+            number += 1
+        if number:
+            of = (owner, scope.study, scope.campaign, scope.model, number, now, me)
+            db.execute(
+                "INSERT INTO call_batches (owner, study, campaign, model, requests, begun_at,"
+                " holder) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                of,
+            )
+        return number
+
+    number = ledger.write(operation)
+    if not number:
+        return None
+    return CallBatch(owner, scope.study, scope.campaign, scope.model, number, now)
+
+
+def hold(ledger: Ledger, batch: CallBatch) -> bool:
+    """Take over the batch, unless another process that lives looks after it; return whether."""
+    me = ledger.backend.owner
+
+    def operation(db: Database) -> bool:
+        sql = "SELECT holder FROM call_batches WHERE owner = ? AND ended_at IS NULL"
+        row = db.execute(sql, (batch.owner,)).fetchone()
+        if row is None or (row[0] not in (None, me) and ledger.backend.has_open(row[0])):
+            return False
+        db.execute("UPDATE call_batches SET holder = ? WHERE owner = ?", (me, batch.owner))
+        return True
+
+    return ledger.write(operation)
+
+
+def note(ledger: Ledger, batch: CallBatch, **values: str | None) -> None:
+    """Record what became known of the batch: file_id, remote_id, remote_status, holder."""
+    names = ", ".join(f"{name} = ?" for name in values)
+    parameters = (*values.values(), batch.owner)
+    ledger.write(
+        lambda db: db.execute(f"UPDATE call_batches SET {names} WHERE owner = ?", parameters)
+    )
+
+
+def open_calls(ledger: LedgerReader, batch: CallBatch) -> dict[str, tuple[int, Spend]]:
+    """Return call key -> attempt and reservation of the calls that the batch still claims."""
+    rows = ledger.read(
+        "SELECT call_key, attempt_id, reserved_usd, reserved_tokens FROM attempts"
+        " WHERE owner = ? AND ended_at IS NULL ORDER BY attempt_id",
+        (batch.owner,),
+    )
+    return {key: (attempt_id, Spend(usd, tokens)) for key, attempt_id, usd, tokens in rows}
+
+
+Claimed = Mapping[str, tuple[int, Spend]]
+"""What `open_calls` returns."""
+
+
+def keep_answers(
+    ledger: Ledger, batch: CallBatch, claimed: Claimed, answered: Iterable[Answered]
+) -> None:
+    """Store answers of the batch in one transaction; those stored before are left as they are."""
+    kept = list(answered)
+
+    def operation(db: Database) -> None:
+        for one in kept:
+            if statements.settle(db, claimed[one.call_key][0], one.charge) is not None:
+                statements.keep(db, one.call_key, one.outcome, batch.owner, batch.study)
+                statements.release(db, one.call_key, batch.owner)
+
+    ledger.write(operation)
+
+
+def give_up(
+    ledger: Ledger,
+    batch: CallBatch,
+    claimed: Claimed,
+    why: Mapping[str, tuple[Failure, Spend]],
+    *,
+    ends: bool,
+) -> None:
+    """Record why calls of the batch have no answer, with their charge, and set them free.
+
+    ``ends``: whether the batch is over.
+    """
+
+    def operation(db: Database) -> None:
+        for key, (failure, charge) in why.items():
+            statements.fail(db, claimed[key][0], key, failure)
+            statements.settle(db, claimed[key][0], charge)
+            statements.release(db, key, batch.owner)
+        if ends and db.execute(OPEN_BATCH, (batch.owner,)).fetchone():
+            sql = "UPDATE call_batches SET ended_at = ?, holder = NULL WHERE owner = ?"
+            db.execute(sql, (utc_now(), batch.owner))
+
+    ledger.write(operation)
