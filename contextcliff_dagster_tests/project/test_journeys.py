@@ -56,6 +56,7 @@ NOT_RUN = {
     "studies rename OLD NEW": "names of the reader's own; defs/test_renamed_study.py",
     "profile NEW": "likewise",
     "report NEW": "likewise",
+    "ui --workspace mine.yaml": "needs a project of the reader's own; defs/test_own_project.py",
     "profile local --data notes --questions recall": "needs the same model",
     "profile local": "needs the same model; what follows is run without it",
     "profile kv-local": "needs `make install-kv` and a model, and an hour of two cores",
