@@ -14,6 +14,7 @@ import pytest
 
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.cli.app import app
+from contextcliff_dagster.contracts.extensions import extensions
 from contextcliff_dagster_tests.support.measured_stores import FEW, copy_of_few
 from contextcliff_dagster_tests.support.terminal import COMMAND, assert_one_sentence, call, run
 
@@ -171,7 +172,8 @@ def test_a_campaign_is_a_key_at_once_where_dagster_records(
 def test_the_help_has_commands_and_options_in_sections() -> None:
     out = call("-h").out
     heads = [line for line in out.splitlines() if line.endswith(":") and line[0] != " "]
-    sections = ["Start", "Use a cap", "Compare", "Other experiments", "Look after"]
+    others = ["Other experiments"] if extensions() else []
+    sections = ["Start", "Use a cap", "Compare", *others, "Look after"]
     assert heads == ["Options:", *(f"{title}:" for title in sections)]
     context = app.make_context("contextcliff", ["models"])
     assert all(f"\n  {name} " in out for name in app.list_commands(context))
