@@ -58,7 +58,7 @@ sampling: {{samples_per_bin: {per_bin}}}
 prompt: {{max_output_tokens: 12}}
 models: [left, right]
 """
-MODELS, BINS, CONCURRENCY, DELAY_S = ("left", "right"), 5, 8, 0.02
+MODELS, BINS, CONCURRENCY, DELAY_S = ("left", "right"), 5, 8, 0.1
 
 
 def measure(folder: Path, calls: int) -> bool:
