@@ -41,6 +41,8 @@ scoring: {{primary: em}}
 MODEL = "  {name}: {{engine: openai, base_url: {url}, model_id: stub, revision: of-{name}}}\n"
 ANSWER = "93791508"
 
+MOST_CPU_S = 1.5
+
 
 def write_study(folder: Path, url: str, given: argparse.Namespace) -> None:
     """Write the documents, the study and the models."""
@@ -118,6 +120,8 @@ def figures(folder: Path, campaigns: int) -> None:
     dagster = cpu_of([sys.executable, "-c", "import dagster"], folder)[0]
     loaded = cpu_of(DEFINITIONS, folder)[0]
     print(f"definitions: {loaded:.2f} CPU s, {dagster:.2f} of it `import dagster`")
+    if loaded - dagster > MOST_CPU_S:
+        sys.exit(f"Definitions take more than {MOST_CPU_S} CPU s besides `import dagster`.")
     whole, printed = cpu_of([*SCORE, name], folder)
     print(
         f"scores of an unchanged campaign: {printed.strip()} of the {whole:.2f} CPU s of a process"
