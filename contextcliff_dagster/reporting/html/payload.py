@@ -318,6 +318,8 @@ def head_html(results: Sequence[Cliffs]) -> str:
     cards = "".join(map(_card, range(len(results)), wording.labels(results), results))
     names = wording.labels(results)
     meanings = " ".join(wording.tolerance_sentences(results, names))
+    if any(result.safe_cap_tokens is not None for result in results):
+        meanings += " The band in the picture is wider than the bound behind a cap."
     few = blocks_html(few_data_blocks(results, names))
     return f'<div class="cards">{cards}</div>\n<p>{text(meanings)}</p>\n{few}'
 

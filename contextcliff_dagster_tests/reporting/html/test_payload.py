@@ -108,6 +108,7 @@ def test_every_figure_is_that_of_the_result_to_the_printed_digit(
         assert n == b.n
     assert f"|{base:.2f} [{base / 2:.2f}, {(base + 1) / 2:.2f}]|" in cards
     assert f"|{first.safe_cap_tokens:,} tokens|" in cards
+    assert "The band in the picture is wider than the bound behind a cap." in cards
     cliff = first.cliff
     assert cliff is not None
     place = f"{cliff.location_tokens:,} [{cliff.ci_low:,}, {cliff.ci_high:,}] tokens"
