@@ -90,6 +90,7 @@ class BatchRun:
         self._tries: Counter[str] = Counter()
         self._counters = CallCounters(list(calls))
         self._given_up: set[str] = set()
+        self._window = session.engine.window_tokens
         self._most_of_estimate = ledger.most_of_estimate(scope.study, scope.campaign, scope.model)
 
     async def run(self, *, wait: bool, must_end: Callable[[], bool]) -> RunSummary:
@@ -139,9 +140,10 @@ class BatchRun:
         for key, call in self._calls.items():
             if key in taken or key in self._given_up:
                 continue
-            if (one := await self._measured(call)) is None:
+            prompt = call.prompt()
+            if (one := await self._measured(call, prompt)) is None:
                 continue
-            length = len(self._line(call))
+            length = sum(map(len, self._line(call, prompt)))
             too_long = size + length > options.max_mb * 1e6
             if asked and (too_long or len(asked) >= options.max_requests):
                 await self._send(provider, asked)
@@ -150,11 +152,10 @@ class BatchRun:
             size += length
         await self._send(provider, asked)
 
-    async def _measured(self, call: PlannedCall) -> ToAsk | None:
+    async def _measured(self, call: PlannedCall, prompt: Prompt) -> ToAsk | None:
         """Return the call with its reservation; None if it is too long, and judged unsent."""
-        prompt = call.prompt()
         own = await self._engine.count_prompt_tokens(prompt)
-        if overflow := overflows(call, prompt, own, self._engine.window_tokens):
+        if overflow := overflows(call, prompt, own, self._window):
             outcome = unanswered(own, overflow, attempts=0)
             self._ledger.keep_unsent(call, prompt, self._scope, outcome).result()
             self._counters.ended(call, "new", outcome)
@@ -163,19 +164,14 @@ class BatchRun:
         return ToAsk(call, prompt.hash, size.reserve(self._entry.price), size.estimated_tokens)
 
     def _size(self, call: PlannedCall, prompt: Prompt, own: PromptCount | None) -> CallSize:
-        return size_of(
-            call,
-            prompt,
-            own,
-            window_tokens=self._engine.window_tokens,
-            most_of_estimate=self._most_of_estimate,
-        )
+        most = self._most_of_estimate
+        return size_of(call, prompt, own, window_tokens=self._window, most_of_estimate=most)
 
-    def _line(self, call: PlannedCall) -> bytes:
-        """Return the line of a batch's file that asks ``call``."""
-        path, body = request(self._entry, call.prompt(), decoding_of(call), stream=False)
+    def _line(self, call: PlannedCall, prompt: Prompt) -> list[bytes]:
+        """Return the line of a batch's file that asks ``call``, in pieces."""
+        path, body = request(self._entry, prompt, decoding_of(call), stream=False)
         head = {"custom_id": call.call_key, "method": "POST", "url": f"/v1{path}"}
-        return orjson.dumps(head)[:-1] + b',"body":' + b"".join(body) + b"}\n"
+        return [orjson.dumps(head)[:-1], b',"body":', *body, b"}\n"]
 
     async def _send(self, provider: BatchInterface, asked: Sequence[ToAsk]) -> None:
         """Ask the calls that nobody else asks; a BudgetError comes where none is left to afford."""
@@ -197,7 +193,8 @@ class BatchRun:
         if not calls:
             return
         with tempfile.NamedTemporaryFile(prefix="contextcliff-batch-", suffix=".jsonl") as file:
-            file.writelines(map(self._line, calls))
+            for call in calls:
+                file.writelines(self._line(call, call.prompt()))
             file.flush()
             file_id = await provider.upload(Path(file.name), f"{batch.owner}.jsonl")
         ledgered.note(self._ledger, batch, file_id=file_id)

@@ -43,6 +43,7 @@ MARK = "\ue000the document\ue001"
 is encoded as a whole."""
 _MOST_CHARS = 8_000_000
 _kept: OrderedDict[str, SharedText] = OrderedDict()
+_chars = 0
 _keeping = threading.Lock()
 
 
@@ -93,23 +94,28 @@ class SharedText:
 
 def shared_text(document_id: str, load: Callable[[str], str]) -> SharedText:
     """Return a document's text; the most recent ones, up to 8 million characters, stay cached."""
+    global _chars
     with _keeping:
         if document_id in _kept:
             _kept.move_to_end(document_id)
             return _kept[document_id]
     shared_document = SharedText(load(document_id))
     with _keeping:
-        shared_document = _kept.setdefault(document_id, shared_document)
-        chars = sum(len(shared.text) for shared in _kept.values())
-        while chars > _MOST_CHARS and len(_kept) > 1:
-            chars -= len(_kept.popitem(last=False)[1].text)
+        if document_id in _kept:  # another thread was faster
+            return _kept[document_id]
+        _kept[document_id] = shared_document
+        _chars += len(shared_document.text)
+        while _chars > _MOST_CHARS and len(_kept) > 1:
+            _chars -= len(_kept.popitem(last=False)[1].text)
     return shared_document
 
 
 def forget_shared_texts() -> None:
     """Clear the cache of documents' texts."""
+    global _chars
     with _keeping:
         _kept.clear()
+        _chars = 0
 
 
 _MOST_ROUNDS = 1_000

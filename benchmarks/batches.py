@@ -1,0 +1,105 @@
+"""What calls through a batch interface cost us: CPU time a call, and memory.
+
+    python benchmarks/batches.py [--calls 10000] [--mb 100]
+
+The provider is an imitation in a process of its own (`support.servers.batch_server`). One process
+submits all calls and ends; another takes in the answers. Documents have 2 KB. Ends with an error
+above 1.5 CPU ms a call or 400 MB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+MOST_MS, MOST_MB = 1.5, 400.0
+SERVE = """
+import sys, time
+from pathlib import Path
+from contextcliff_dagster_tests.support.servers.batch_server import batch_server
+with batch_server(Path(sys.argv[1])) as server:
+    print(server.url, flush=True)
+    for line in sys.stdin:
+        server.advance(3)
+        print("done", flush=True)
+"""
+
+
+def child(folder: Path, url: str, calls: int, mb: float) -> None:
+    """Run the batches of the plan once, and print CPU seconds, memory and the summary."""
+    from contextcliff_dagster.inference.engines.base import EngineSession
+    from contextcliff_dagster.inference.execution.batches import BatchOptions, BatchRun
+    from contextcliff_dagster.inference.ledger.campaigns import record_identity
+    from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
+    from contextcliff_dagster.inference.spending import Budget
+    from contextcliff_dagster_tests.support.records.calls import LedgerSample, openai_entry, plan_of
+
+    sample = LedgerSample(bins=5, n=calls // 5)
+    entry = openai_entry(url, window_tokens=8192)
+    with Ledger.open(folder / "ledger.db") as ledger, EngineSession(entry) as session:
+        record_identity(ledger, "s", "c", entry.name, session.identity)
+        scope = Scope("s", "c", entry.name, session.identity.hash)
+        planned = plan_of(sample, calls // 5).calls(scope.identity_hash)
+        before = time.process_time()
+        run = BatchRun(planned, session, ledger, scope, Budget(), BatchOptions(max_mb=mb))
+        summary = session.submit(run.run(wait=False, must_end=lambda: False)).result()
+        cpu_s = time.process_time() - before
+    mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"cpu_s": cpu_s, "mib": mib, **summary.to_dict()}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--calls", type=int, default=10_000)
+    parser.add_argument("--mb", type=float, default=100.0)
+    parser.add_argument("--child", nargs=2, metavar=("FOLDER", "URL"), help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        child(Path(given.child[0]), given.child[1], given.calls, given.mb)
+        return
+    total_s, peak = 0.0, 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        server = subprocess.Popen(
+            [sys.executable, "-c", SERVE, f"{folder}/provider"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        assert server.stdin is not None
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        own = [sys.executable, __file__, "--calls", str(given.calls), "--mb", str(given.mb)]
+        for name in ("submit", "take in"):
+            done = subprocess.run([*own, "--child", folder, url], stdout=-1, text=True, check=True)
+            found = json.loads(done.stdout)
+            total_s, peak = total_s + found["cpu_s"], max(peak, found["mib"])
+            ms = 1000 * found["cpu_s"] / given.calls
+            counts = ", ".join(f"{n} {found[n]:,}" for n in ("sent", "answered", "in_batches"))
+            print(
+                f"{name:<8} {ms:5.2f} CPU ms a call, {found['mib']:4.0f} MiB; {counts}", flush=True
+            )
+            server.stdin.write("\n")
+            server.stdin.flush()
+            server.stdout.readline()
+        server.stdin.close()
+        server.wait()
+    ms = 1000 * total_s / given.calls
+    print(
+        f"together {ms:5.2f} CPU ms a call (limit {MOST_MS}), {peak:.0f} MiB (limit {MOST_MB:.0f})"
+    )
+    if ms > MOST_MS or peak > MOST_MB:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
