@@ -6,7 +6,9 @@ The entry point ``dagster_dg_cli.registry_modules`` registers them with `dg`.
 
 from __future__ import annotations
 
+import os
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import dagster as dg
@@ -27,7 +29,8 @@ class StudyParameters(BaseModel):
 
     data: str | None = Field(
         default=None,
-        description="Table of your examples (csv, jsonl, parquet), from the component's folder",
+        description="Your examples (csv, jsonl, parquet) or a folder of documents, from the folder "
+        "of the command",
     )
     model: str = Field(default="reference-short", description="Name of a model in models.yaml")
 
@@ -43,18 +46,26 @@ class StudyScaffolder(dg.Scaffolder[StudyParameters]):
         """Write ``defs.yaml`` for a study named after its folder.
 
         Raises:
-            StudyError: the folder's name is not a valid study name.
+            StudyError: the folder's name is not a valid study name; there is no such data or model.
         """
+        from contextcliff_dagster.contracts import StudyError
+        from contextcliff_dagster.inference.models.models_file import get_model
         from contextcliff_dagster.studies.files import require_study_name
 
-        name = request.target_path.name.lower().replace("_", "-")
+        name, data = request.target_path.name.lower().replace("_", "-"), request.params.data
         require_study_name(name)
-        data = request.params.data
-        generated = {"kind": "reference", "task": "lookup", "documents": 400, "max_tokens": 4_000}
+        get_model(request.params.model)
+        corpus = {"kind": "reference", "task": "lookup", "documents": 400, "max_tokens": 4_000}
+        if data:
+            path = Path(data).expanduser().absolute()
+            if not path.exists():
+                raise StudyError(f"There is no file or folder {path}; correct --data.")
+            there = os.path.relpath(path, request.target_path.absolute())
+            corpus = {"kind": "folder" if path.is_dir() else "file", "path": there}
         attributes = {
             "name": name,
             "description": "What this study measures.",
-            "corpus": {"kind": "file", "path": data} if data else generated,
+            "corpus": corpus,
             "tokenizer": "tiktoken:o200k_base" if data else "reference",
             "bins": {"count": 10},
             "sampling": {"samples_per_bin": 20},

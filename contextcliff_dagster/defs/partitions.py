@@ -173,6 +173,16 @@ _CAUSES = {
 """Dagster's tag -> cause of the run; the first matching tag counts."""
 
 
+def campaign_of_run(context: dg.AssetExecutionContext) -> str:
+    """Return the campaign that the run's partition names. Raises StudyError if it has none."""
+    if not context.has_partition_key:
+        raise StudyError(
+            "What is made of answers is of one campaign: launch it with a partition, such as "
+            "`--partition 2026-11-23`; `contextcliff campaign list` names them."
+        )
+    return context.partition_key
+
+
 @contextmanager
 def tagged_run(
     study: Study, store: StoreResource, campaign: str | None, *, may_begin: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -153,17 +154,35 @@ def test_dg_scaffolds_checks_and_lists_it(tmp_path: Path) -> None:
     )
     paths = os.pathsep.join([str(tmp_path / "src"), str(CHECKOUT)])
 
-    def tool(*words: str) -> str:
-        ended = subprocess.run(
+    def ended(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             [str(Path(sys.executable).with_name("dg")), *words],
             cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True,
         )  # fmt: skip
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        return ended.stdout
+
+    def tool(*words: str) -> str:
+        done = ended(*words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
 
     tool("scaffold", "defs", TYPE, "rents", "--model", "reference-long")
     written = yaml.safe_load((package / "defs" / "rents" / "defs.yaml").read_text())
     assert written["attributes"]["models"] == ["reference-long"]
+    # Data from the folder of the command, in which nobody has a component yet.
+    (tmp_path / "contracts").mkdir()
+    (tmp_path / "leases.jsonl").touch()
+    for name, data, kind in (("folder", "contracts", "folder"), ("file", "leases.jsonl", "file")):
+        tool("scaffold", "defs", TYPE, f"of_{name}", "--data", data)
+        defs = package / "defs" / f"of_{name}"
+        corpus = yaml.safe_load((defs / "defs.yaml").read_text())["attributes"]["corpus"]
+        assert corpus["kind"] == kind
+        assert (defs / corpus["path"]).resolve() == tmp_path / data
+        shutil.rmtree(defs)
+    for words, missing in (("--data", "nowhere.jsonl"), ("--model", "no-such-model")):
+        refused = ended("scaffold", "defs", TYPE, "refused", words, missing)
+        assert refused.returncode
+        assert missing in refused.stderr + refused.stdout
+        shutil.rmtree(package / "defs" / "refused", ignore_errors=True)
     tool("scaffold", "defs", "contextcliff_dagster.components.ContextCliffComponent", "shared")
     tool("check", "yaml")
     listed = tool("list", "defs", "--json")

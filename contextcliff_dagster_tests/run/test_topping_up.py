@@ -229,6 +229,20 @@ def test_a_run_by_keys_of_an_earlier_version_is_refused(
         run("predictions", tags={"dagster/partition": first}, ranged=False)
 
 
+def test_what_is_of_one_campaign_says_so_where_none_is_named(
+    study: Study, store: Store, instance: dg.DagsterInstance
+) -> None:
+    done = dg.materialize(
+        study_assets(study),
+        selection=["tiny/report"],
+        resources=run_resources(store.root),
+        instance=instance,
+        raise_on_error=False,
+    )
+    sentence, _ = failure_of(instance, done.run_id)
+    assert sentence.startswith("What is made of answers is of one campaign: launch it with a part")
+
+
 def test_tables_are_written_again_from_the_ledger_alone(
     run: Run, prepared: None, store: Store
 ) -> None:

@@ -25,6 +25,7 @@ from contextcliff_dagster.defs.executors.gpu import device_tags
 from contextcliff_dagster.defs.partitions import (
     Cells,
     add_campaign,
+    campaign_of_run,
     campaign_partitions,
     cells_of_keys,
     document_partitions,
@@ -70,8 +71,6 @@ from contextcliff_dagster.studies.experiment_table import load_experiment
 
 # No `from __future__ import annotations` here: Dagster reads config and resources off the
 # annotations of an asset and does not resolve strings.
-
-CODE_VERSION_TAG = "dagster/code_version"
 
 
 class MeasureConfig(dg.Config):
@@ -136,8 +135,8 @@ class Measuring:
             asset_partitions=[partition_key(self.run.campaign, model, cell)],
         )
         for record in self.context.instance.fetch_materializations(of, limit=1).records:
-            made = record.asset_materialization
-            return made is not None and (made.tags or {}).get(CODE_VERSION_TAG) == self.code_version
+            tags = getattr(record.asset_materialization, "tags", None) or {}
+            return tags.get("dagster/code_version") == self.code_version
         return False
 
     def measure(self, model: str, cells: list[str], control: RunControl) -> None:
@@ -381,7 +380,7 @@ def _records(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
     def records(
         context: dg.AssetExecutionContext, contextcliff_store: StoreResource
     ) -> Iterator[dg.MaterializeResult]:
-        with tagged_run(study, contextcliff_store, context.partition_key) as run:
+        with tagged_run(study, contextcliff_store, campaign_of_run(context)) as run:
             report_step("scoring the answers")
             table = experiment.score_campaign(run)
             for guest in guests(experiment, study):
@@ -440,7 +439,7 @@ def _result(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
     ) -> Iterator[dg.MaterializeResult]:
         report_step("analysing the scores")
         # One analysis gives all results: nothing is estimated twice.
-        with tagged_run(study, contextcliff_store, context.partition_key) as run:
+        with tagged_run(study, contextcliff_store, campaign_of_run(context)) as run:
             records = experiment.read_records(run)
             of_guests = {guest.name: guest for guest in guests(experiment, study)}
             analysis = experiment.analyse(run, records, of_guests)
@@ -500,7 +499,7 @@ def report_asset(study: Study) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, config: ReportConfig, contextcliff_store: StoreResource
     ) -> dg.MaterializeResult:
         report_step("writing the report")
-        with tagged_run(study, contextcliff_store, context.partition_key) as run:
+        with tagged_run(study, contextcliff_store, campaign_of_run(context)) as run:
             shown = replace(run, with_answers=config.with_answers)
             files = write_study_report(shown, context.log.warning)
             return_freed_memory()  # the picture for the UI needs memory
