@@ -480,7 +480,7 @@ def read_profiled(
     cliffs = read_cliffs(study, store, campaign) if study.has_corpus else []
     sections: Sequence[Section] = ()
     others = any(experiment.name != "length_profile" for experiment in partitioned(study))
-    floors = any(result.verdict is Verdict.FLOOR for result in cliffs)
+    floors = any(r.verdict is Verdict.FLOOR or not any(b.mean for b in r.bins) for r in cliffs)
     if others or floors or len(cliffs) > 1:  # several may be KV policies of one model
         with StudyRun.open(study, store, campaign, to_read=True) as run:
             sections = [

@@ -77,7 +77,7 @@ _HEAD = ("tokens", "question", "accepted", "what the model said")
 def floor_sections(
     run: StudyRun, cliffs: Sequence[Cliffs], *, with_answers: bool = True
 ) -> list[Section]:
-    """Return sections of wrong answers to the shortest documents, per model at the floor.
+    """Return sections of wrong answers to the shortest documents, per model that gave no other.
 
     Without ``with_answers``, they give the command that shows the answers.
     """
@@ -90,12 +90,12 @@ def floor_sections(
 
     sections = []
     for result in cliffs:
-        if result.verdict is not Verdict.FLOOR:
+        seen = [b for b in result.bins if b.n]
+        if not seen or (any(b.mean for b in seen) and result.verdict is not Verdict.FLOOR):
             continue
-        shortest = next(b.bin for b in result.bins if b.n)
         wrong = {
             row["example_id"]: row
-            for row in read_answers(run, [result.model], [shortest]).to_pylist()
+            for row in read_answers(run, [result.model], [seen[0].bin]).to_pylist()
             if row["question"] and row["failure"] and row["failure"] not in UNSCORED_TAGS
         }
         rows = []

@@ -77,3 +77,9 @@ def test_what_a_model_said_is_shortened_and_can_do_nothing(monkeypatch: pytest.M
     assert "<script>" not in page
     assert "(nothing)" in page
     assert profile_and_report.floor_sections(run, [result]) == []
+    # Too few for a verdict, and none of them right: that matters more than their number.
+    nothing_right = [replace(b, mean=0.0) for b in result.bins]
+    few = replace(result, verdict=Verdict.INSUFFICIENT_DATA, bins=nothing_right)
+    assert sections_html(profile_and_report.floor_sections(run, [few])) == page
+    unmeasured = [replace(b, n=0, mean=None) for b in result.bins]
+    assert profile_and_report.floor_sections(run, [replace(few, bins=unmeasured)]) == []
