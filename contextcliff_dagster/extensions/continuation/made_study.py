@@ -64,7 +64,8 @@ _ENDPOINT_OPTIONS = together(
         "--tokenizer-model",
         metavar="PATH|NAME",
         help="Tokenizer that counts windows: a tokenizer.json, its folder, or a Hugging Face "
-        "repository (HF_TOKEN opens gated ones; default: the server, else tiktoken:o200k_base).",
+        "repository (HF_TOKEN opens gated ones; default: the server, and tiktoken:o200k_base for a "
+        "model without one).",
     ),
     click.option(
         "--embedding-model",

@@ -129,7 +129,7 @@ class ContinuationSection(Section):
         ge=0,
         le=16,
         description="Sizes between two doublings, at equal ratios; with `compat` the number of "
-        "equal steps, a power of two (default 1, no size between)",
+        "equal steps, a power of two, 1 unless given",
     )
     passages: int = _key(default=8, ge=1, le=500, description="Points in each text")
     rounds: int = _key(

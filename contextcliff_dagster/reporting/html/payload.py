@@ -365,7 +365,7 @@ def _card(row: int, name: str, result: Cliffs) -> str:
         else:
             facts.append(("Baseline", measured))
     if cap is not None and result.cap_prompt_tokens is not None:
-        facts.append(("Cap of the whole prompt", wording.tokens(result.cap_prompt_tokens)))
+        facts.append(("As a prompt, in its own tokens", wording.tokens(result.cap_prompt_tokens)))
     if octave := wording.last_octave_phrase(result):
         facts.append(("Just below the cap", octave.partition(" of ")[0]))
     rows = "".join(f"<div><dt>{text(key)}</dt><dd>{text(value)}</dd></div>" for key, value in facts)
