@@ -1,32 +1,42 @@
-"""What calls through a batch interface cost us: CPU time a call, and memory.
+"""What calls through a batch interface cost us, and what becomes of them where we are killed.
 
     python benchmarks/batches.py [--calls 10000] [--mb 100]
+    python benchmarks/batches.py --kills 30 [--calls 2000] [--mb 0.2] [--seed 0]
 
 The provider is an imitation in a process of its own (`support.servers.batch_server`). One process
 submits all calls and ends; another takes in the answers. Documents have 2 KB. Ends with an error
 above 1.5 CPU ms a call or 400 MB.
+
+With ``--kills``, a process that waits for its batches is killed by SIGKILL after a random time, and
+started again, so many times; then it is left to end. Claimed is that each call has one answer, that
+the provider billed each once, and that the ledger's spending is what was billed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import resource
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 MOST_MS, MOST_MB = 1.5, 400.0
+PRICE = {"input_usd_per_mtok": 1, "output_usd_per_mtok": 1}
+START_S, MEAN_S = 0.5, 1.0
+"""A process is killed so long after its start, and then after a random time of this mean."""
 SERVE = """
 import sys, time
 from pathlib import Path
 from contextcliff_dagster_tests.support.servers.batch_server import batch_server
-with batch_server(Path(sys.argv[1])) as server:
+with batch_server(Path(sys.argv[1]), polls_a_step=int(sys.argv[2]) or None) as server:
     print(server.url, flush=True)
     for line in sys.stdin:
         server.advance(3)
@@ -34,9 +44,10 @@ with batch_server(Path(sys.argv[1])) as server:
 """
 
 
-def child(folder: Path, url: str, calls: int, mb: float) -> None:
+def child(folder: Path, url: str, calls: int, mb: float, *, wait: bool) -> None:
     """Run the batches of the plan once, and print CPU seconds, memory and the summary."""
     from contextcliff_dagster.inference.engines.base import EngineSession
+    from contextcliff_dagster.inference.execution import batches
     from contextcliff_dagster.inference.execution.batches import BatchOptions, BatchRun
     from contextcliff_dagster.inference.ledger.campaigns import record_identity
     from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
@@ -44,32 +55,72 @@ def child(folder: Path, url: str, calls: int, mb: float) -> None:
     from contextcliff_dagster_tests.support.records.calls import LedgerSample, openai_entry, plan_of
 
     sample = LedgerSample(bins=5, n=calls // 5)
-    entry = openai_entry(url, window_tokens=8192)
+    entry = openai_entry(url, window_tokens=8192, price=PRICE)
+    if wait:
+        batches.FIRST_POLL_S, batches.LAST_POLL_S, batches.SEEN_AFTER_S = 0.05, 0.2, 1.0
     with Ledger.open(folder / "ledger.db") as ledger, EngineSession(entry) as session:
         record_identity(ledger, "s", "c", entry.name, session.identity)
         scope = Scope("s", "c", entry.name, session.identity.hash)
         planned = plan_of(sample, calls // 5).calls(scope.identity_hash)
         before = time.process_time()
         run = BatchRun(planned, session, ledger, scope, Budget(), BatchOptions(max_mb=mb))
-        summary = session.submit(run.run(wait=False, must_end=lambda: False)).result()
+        summary = session.submit(run.run(wait=wait, must_end=lambda: False)).result()
         cpu_s = time.process_time() - before
     mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"cpu_s": cpu_s, "mib": mib, **summary.to_dict()}))
+
+
+def killed(folder: Path, own: list[str], kills: int, calls: int, rng: random.Random) -> bool:
+    """Kill and restart a process that waits for its batches; return whether all claims hold."""
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
+    from contextcliff_dagster.inference.ledger.verify import verify
+
+    hit = 0
+    while hit < kills:
+        process = subprocess.Popen(own, stdout=subprocess.DEVNULL)
+        time.sleep(START_S + rng.expovariate(1 / MEAN_S))
+        hit += process.poll() is None
+        process.kill()
+        if process.wait() == 0:
+            break  # it had ended by itself
+    subprocess.run(own, check=True, stdout=subprocess.DEVNULL)
+    lines = (folder / "provider" / "billed.jsonl").read_text().splitlines()
+    bills = [json.loads(line) for line in lines]
+    times = Counter(bill["custom_id"] for bill in bills)
+    usd = sum(b["prompt_tokens"] + b["completion_tokens"] for b in bills) * 1e-6
+    with Ledger.open(folder / "ledger.db") as ledger:
+        stats, spent = ledger.stats(), ledger.spent("s", "c").usd
+        sound = not verify(ledger).faults
+        ((batches,),) = ledger.read("SELECT count(*) FROM call_batches")
+    print(
+        f"{hit} kills; {batches} batches; {stats['answers']:,} answers to {calls:,} calls, billed "
+        f"{len(bills):,} times, at most {max(times.values())} a call; spent ${spent:.6f}, billed "
+        f"${usd:.6f}"
+    )
+    return (
+        stats["answers"] == len(times) == len(bills) == calls
+        and abs(spent - usd) < 1e-6
+        and sound
+        and stats["orphans"] == 0
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--calls", type=int, default=10_000)
     parser.add_argument("--mb", type=float, default=100.0)
+    parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--child", nargs=2, metavar=("FOLDER", "URL"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
-        child(Path(given.child[0]), given.child[1], given.calls, given.mb)
+        folder, url = given.child
+        child(Path(folder), url, given.calls, given.mb, wait=bool(given.kills))
         return
     total_s, peak = 0.0, 0.0
     with tempfile.TemporaryDirectory() as folder:
         server = subprocess.Popen(
-            [sys.executable, "-c", SERVE, f"{folder}/provider"],
+            [sys.executable, "-c", SERVE, f"{folder}/provider", str(int(bool(given.kills)))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -79,6 +130,11 @@ def main() -> None:
         assert server.stdout is not None
         url = server.stdout.readline().strip()
         own = [sys.executable, __file__, "--calls", str(given.calls), "--mb", str(given.mb)]
+        if given.kills:
+            own += ["--kills", "1", "--child", folder, url]
+            holds = killed(Path(folder), own, given.kills, given.calls, random.Random(given.seed))
+            server.kill()
+            sys.exit(0 if holds else "A claim does not hold.")
         for name in ("submit", "take in"):
             done = subprocess.run([*own, "--child", folder, url], stdout=-1, text=True, check=True)
             found = json.loads(done.stdout)
