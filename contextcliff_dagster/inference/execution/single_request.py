@@ -413,7 +413,8 @@ async def _started(entry: ModelEntry, within_s: float) -> AsyncIterator[Engine]:
         ) from None
     except RejectedError as error:
         raise EngineError(
-            f"Model {entry.name!r}: {where} refuses the call ({error}); check the model id."
+            f"Model {entry.name!r}: {where} refuses the call ({error}); change what it names, or "
+            "the model id."
         ) from None
     finally:
         await engine.stop()
