@@ -2,6 +2,7 @@
 
     python benchmarks/batches.py [--calls 10000] [--mb 100]
     python benchmarks/batches.py --kills 30 [--calls 2000] [--mb 0.2] [--seed 0]
+    python benchmarks/batches.py --trials 50 [--calls 60]
 
 The provider is an imitation in a process of its own (`support.servers.batch_server`). One process
 submits all calls and ends; another takes in the answers. Documents have 2 KB. Ends with an error
@@ -10,6 +11,10 @@ above 1.5 CPU ms a call or 400 MB.
 With ``--kills``, a process that waits for its batches is killed by SIGKILL after a random time, and
 started again, so many times; then it is left to end. Claimed is that each call has one answer, that
 the provider billed each once, and that the ledger's spending is what was billed.
+
+With ``--trials``, studies with budgets of a fifth to six fifths of their price are run until every
+call is answered or the budget ends them, over a provider that lets up to three of their batches
+expire half done. Claimed is that the bill never exceeds the budget.
 """
 
 from __future__ import annotations
@@ -30,6 +35,8 @@ sys.path.insert(0, str(ROOT))
 
 MOST_MS, MOST_MB = 1.5, 400.0
 PRICE = {"input_usd_per_mtok": 1, "output_usd_per_mtok": 1}
+CALL_USD = 300e-6
+"""About what is reserved for a call."""
 START_S, MEAN_S = 0.5, 1.0
 """A process is killed so long after its start, and then after a random time of this mean."""
 SERVE = """
@@ -105,14 +112,66 @@ def killed(folder: Path, own: list[str], kills: int, calls: int, rng: random.Ran
     )
 
 
+def within_budget(trials: int, calls: int) -> bool:
+    """Run studies on random budgets over expiring batches; return whether no bill exceeds them."""
+    from contextcliff_dagster.contracts import BudgetError
+    from contextcliff_dagster.inference.engines.base import EngineSession
+    from contextcliff_dagster.inference.execution import batches
+    from contextcliff_dagster.inference.ledger.campaigns import record_identity
+    from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
+    from contextcliff_dagster.inference.spending import Budget
+    from contextcliff_dagster_tests.support.records.calls import LedgerSample, openai_entry, plan_of
+    from contextcliff_dagster_tests.support.servers.batch_server import batch_server
+
+    batches.FIRST_POLL_S = 0.0
+    sample = LedgerSample(bins=3, n=calls // 3)
+    ended, finished, beyond = 0, 0, 0
+    for seed in range(trials):
+        rng = random.Random(seed)
+        faults = {"expired": rng.randint(1, 3)}
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            batch_server(Path(folder) / "p", polls_a_step=1, faults=faults) as server,
+            Ledger.open(Path(folder) / "ledger.db") as ledger,
+        ):
+            entry = openai_entry(server.url, window_tokens=8192, price=PRICE)
+            with EngineSession(entry) as session:
+                record_identity(ledger, "s", "c", entry.name, session.identity)
+                scope = Scope("s", "c", entry.name, session.identity.hash)
+                planned = plan_of(sample, calls // 3).calls(scope.identity_hash)
+                budget = Budget(usd=calls * CALL_USD * rng.uniform(0.2, 1.2))
+                size = batches.BatchOptions(max_requests=rng.choice((10, 20, 60)))
+                for _ in range(20):
+                    run = batches.BatchRun(planned, session, ledger, scope, budget, size)
+                    try:
+                        work = run.run(wait=True, must_end=lambda: False)
+                        over = session.submit(work).result().in_batches == 0
+                    except BudgetError:
+                        over = not batches.ledgered.batches_of(ledger, is_open=True)
+                        ended += over
+                    if over:
+                        break
+            tokens = sum(b["prompt_tokens"] + b["completion_tokens"] for b in server.bills())
+            finished += ledger.stats()["answers"] == len(planned)
+            beyond += tokens * 1e-6 > (budget.usd or 0.0)
+    print(
+        f"{trials} studies: {finished} finished, {ended} ended by their budget, {beyond} beyond it"
+    )
+    return beyond == 0 and finished > 0 and ended > 0
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--calls", type=int, default=10_000)
+    parser.add_argument("--calls", type=int)
+    parser.add_argument("--trials", type=int, default=0)
     parser.add_argument("--mb", type=float, default=100.0)
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--child", nargs=2, metavar=("FOLDER", "URL"), help=argparse.SUPPRESS)
     given = parser.parse_args()
+    given.calls = given.calls or (60 if given.trials else 10_000)
+    if given.trials:
+        sys.exit(0 if within_budget(given.trials, given.calls) else "The budget was exceeded.")
     if given.child:
         folder, url = given.child
         child(Path(folder), url, given.calls, given.mb, wait=bool(given.kills))
