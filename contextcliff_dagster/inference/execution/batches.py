@@ -48,7 +48,7 @@ from contextcliff_dagster.inference.execution.single_request import ask, judge, 
 from contextcliff_dagster.inference.ledger import batches as ledgered
 from contextcliff_dagster.inference.ledger.batches import Answered, CallBatch, ToAsk
 from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
-from contextcliff_dagster.inference.requests.call_plan import Failure, Outcome, PlannedCall
+from contextcliff_dagster.inference.requests.call_plan import Failure, Outcome, PlannedCall, utc_now
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.spending import Budget, Spend
 from contextcliff_dagster.inference.telemetry import CallCounters, RunSummary
@@ -197,7 +197,8 @@ class BatchRun:
                 file.writelines(self._line(call, call.prompt()))
             file.flush()
             file_id = await provider.upload(Path(file.name), f"{batch.owner}.jsonl")
-        ledgered.note(self._ledger, batch, file_id=file_id)
+        # From here on the provider may have it: whoever goes on waits until it would be listed.
+        ledgered.note(self._ledger, batch, file_id=file_id, begun_at=utc_now())
         path, _ = request(self._entry, calls[0].prompt(), decoding_of(calls[0]), stream=False)
         metadata = {KEY: batch.owner, "study": batch.study, "campaign": batch.campaign}
         try:

@@ -134,7 +134,7 @@ def hold(ledger: Ledger, batch: CallBatch) -> bool:
 
 
 def note(ledger: Ledger, batch: CallBatch, **values: str | None) -> None:
-    """Record what became known of the batch: file_id, remote_id, remote_status, holder."""
+    """Record what became known of the batch, by column: file_id, remote_id, remote_status."""
     names = ", ".join(f"{name} = ?" for name in values)
     parameters = (*values.values(), batch.owner)
     ledger.write(

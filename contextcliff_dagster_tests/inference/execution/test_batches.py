@@ -202,6 +202,29 @@ def test_a_batch_of_which_no_answer_came_is_found_by_its_metadata(
     assert len(server.batches()) == 1
 
 
+def test_a_batch_that_is_not_listed_yet_is_not_created_again(
+    ledger: Ledger, server: BatchServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long ago its calls were claimed: the creation itself may be seconds old."""
+    monkeypatch.setattr(batches, "SEEN_AFTER_S", 3600.0)
+    server.faults["upload_500"] = 1
+    with pytest.raises(TransportError):
+        run(ledger, server)
+    ledger.write(lambda db: db.execute("UPDATE call_batches SET begun_at = '2026-01-01T00:00:00Z'"))
+    server.faults["create_unanswered"] = 1
+    assert run(ledger, server).in_batches == CALLS
+
+    async def nothing(*_: Any) -> None:
+        return None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(batches.BatchInterface, "find", nothing)
+        assert run(ledger, server).in_batches == CALLS
+    assert len(server.batches()) == 1
+    assert run(ledger, server, wait=True).answered == CALLS
+    insist_on_every_answer(ledger, server)
+
+
 def test_one_process_at_a_time_looks_after_a_batch(ledger: Ledger, server: BatchServer) -> None:
     run(ledger, server)
     server.advance(3)
