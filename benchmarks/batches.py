@@ -55,14 +55,15 @@ def child(folder: Path, url: str, calls: int, mb: float, *, wait: bool) -> None:
     """Run the batches of the plan once, and print CPU seconds, memory and the summary."""
     from contextcliff_dagster.inference.engines.base import EngineSession
     from contextcliff_dagster.inference.execution import batches
-    from contextcliff_dagster.inference.execution.batches import BatchOptions, BatchRun
+    from contextcliff_dagster.inference.execution.batches import BatchRun
+    from contextcliff_dagster.inference.execution.measure import Batching
     from contextcliff_dagster.inference.ledger.campaigns import record_identity
     from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
     from contextcliff_dagster.inference.spending import Budget
     from contextcliff_dagster_tests.support.records.calls import LedgerSample, openai_entry, plan_of
 
     sample = LedgerSample(bins=5, n=calls // 5)
-    entry = openai_entry(url, window_tokens=8192, price=PRICE)
+    entry = openai_entry(url, window_tokens=8192, price=PRICE, batch={"max_mb": mb})
     if wait:
         batches.FIRST_POLL_S, batches.LAST_POLL_S, batches.SEEN_AFTER_S = 0.05, 0.2, 1.0
     with Ledger.open(folder / "ledger.db") as ledger, EngineSession(entry) as session:
@@ -70,8 +71,9 @@ def child(folder: Path, url: str, calls: int, mb: float, *, wait: bool) -> None:
         scope = Scope("s", "c", entry.name, session.identity.hash)
         planned = plan_of(sample, calls // 5).calls(scope.identity_hash)
         before = time.process_time()
-        run = BatchRun(planned, session, ledger, scope, Budget(), BatchOptions(max_mb=mb))
-        summary = session.submit(run.run(wait=wait, must_end=lambda: False)).result()
+        how: Batching = "wait" if wait else "submit"
+        run = BatchRun(planned, session, ledger, scope, Budget(), how)
+        summary = session.submit(run.run()).result()
         cpu_s = time.process_time() - before
     mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"cpu_s": cpu_s, "mib": mib, **summary.to_dict()}))
@@ -134,18 +136,17 @@ def within_budget(trials: int, calls: int) -> bool:
             batch_server(Path(folder) / "p", polls_a_step=1, faults=faults) as server,
             Ledger.open(Path(folder) / "ledger.db") as ledger,
         ):
-            entry = openai_entry(server.url, window_tokens=8192, price=PRICE)
+            batch = {"max_requests": rng.choice((10, 20, 60))}
+            entry = openai_entry(server.url, window_tokens=8192, price=PRICE, batch=batch)
             with EngineSession(entry) as session:
                 record_identity(ledger, "s", "c", entry.name, session.identity)
                 scope = Scope("s", "c", entry.name, session.identity.hash)
                 planned = plan_of(sample, calls // 3).calls(scope.identity_hash)
                 budget = Budget(usd=calls * CALL_USD * rng.uniform(0.2, 1.2))
-                size = batches.BatchOptions(max_requests=rng.choice((10, 20, 60)))
                 for _ in range(20):
-                    run = batches.BatchRun(planned, session, ledger, scope, budget, size)
+                    run = batches.BatchRun(planned, session, ledger, scope, budget, "wait")
                     try:
-                        work = run.run(wait=True, must_end=lambda: False)
-                        over = session.submit(work).result().in_batches == 0
+                        over = session.submit(run.run()).result().in_batches == 0
                     except BudgetError:
                         over = not batches.ledgered.batches_of(ledger, is_open=True)
                         ended += over

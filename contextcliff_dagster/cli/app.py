@@ -42,6 +42,7 @@ _GROUPS = {
         "campaign": "Start another dated measurement of a study, or list them.",
         "models": "List the models, add one, or compare two.",
         "tokenizers": "List the tokenizers that count lengths.",
+        "batches": "List the batches of calls at providers, cancel or resume them.",
         "ledger": "Inspect, verify, export or prune the record of every call.",
         "export": "Write a study with its sample and its calls to one file.",
         "import": "Import an exported study into this store.",
@@ -62,6 +63,7 @@ _MODULES = {
     "campaign": ".commands.listings",
     "export": ".commands.archive",
     "import": ".commands.archive",
+    "batches": ".measuring.batches",
     "gallery": ".commands.gallery",
     "atlas": ".commands.atlas",
 }

@@ -10,6 +10,7 @@ the standard library, because every process pays for their import. Results are i
 
 from contextcliff_dagster.contracts.errors import (
     AnswersLostError,
+    BatchesOpenError,
     BudgetError,
     ContextCliffError,
     CorpusError,
@@ -44,6 +45,7 @@ from contextcliff_dagster.contracts.tables import (
 )
 from contextcliff_dagster.contracts.values import (
     ANSWER_IN,
+    ASKED_BY,
     DROPS,
     NO_ANSWERS,
     RESULT_VERSION,

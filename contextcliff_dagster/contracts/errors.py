@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,20 @@ class EngineError(ContextCliffError):
     """
 
     measured: Any = None
+
+
+class BatchesOpenError(ContextCliffError):
+    """Calls wait in batches for their answers; measuring goes on when they are there.
+
+    ``waiting``: number of calls by model.
+    """
+
+    def __init__(self, study: str, campaign: str, waiting: Mapping[str, int]) -> None:
+        super().__init__(
+            f"{sum(waiting.values()):,} calls of campaign {campaign} of study {study!r} wait in "
+            f"batches ({', '.join(waiting)}); come back: `contextcliff profile {study} --batch`."
+        )
+        self.waiting = dict(waiting)
 
 
 class BudgetError(ContextCliffError):

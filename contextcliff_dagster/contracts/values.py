@@ -94,6 +94,8 @@ UNSCORED_TAGS: frozenset[FailureTag] = frozenset(
 ANSWER_IN = "answer_in"
 """Key of a call's ``extra``, set if the reply's answer field is empty: `thoughts` if the reasoning
 holds the answer, else a key of `NO_ANSWERS`."""
+ASKED_BY = "asked_by"
+"""Key of a call's ``extra``: `batch` if a batch asked it. Nobody measured such a call's times."""
 NO_ANSWERS = {
     "refusal": FailureTag.REFUSAL,
     "tool_calls": FailureTag.SCHEMA_VIOLATION,

@@ -25,7 +25,7 @@ from contextcliff_dagster.defs.asset_specs import (
     refusing,
     run_tags,
 )
-from contextcliff_dagster.defs.campaign_runs import Asked, Measurement
+from contextcliff_dagster.defs.campaign_runs import Asked, Measurement, open_batches
 from contextcliff_dagster.defs.dagster_internals import (
     GRPC_INFO_TAG,
     NOT_FINISHED_STATUSES,
@@ -90,12 +90,16 @@ def study_schedules(
         )
         def measure(
             context: dg.ScheduleEvaluationContext, contextcliff_store: StoreResource
-        ) -> list[dg.RunRequest]:
+        ) -> list[dg.RunRequest] | dg.SkipReason:
+            store = contextcliff_store.open()
+            if waiting := open_batches(store, study.name):
+                campaigns = ", ".join(sorted({batch.campaign for batch in waiting}))
+                return dg.SkipReason(f"Batches of campaign {campaigns} are still open.")
             # Begun by the first call: runs that fail before leave no empty campaign.
             campaign = campaign_at(context.scheduled_execution_time)
             add_campaign(context.instance, study, campaign)
             measurement = Measurement(study, experiment, campaign, "schedule")
-            return measurement.everything(contextcliff_store.open(), campaign)
+            return measurement.everything(store, campaign)
 
         return measure
 
@@ -289,6 +293,8 @@ def study_sensors(
         if context.instance.get_runs(open_runs, limit=1):
             # Its result decides the next round.
             return dg.SkipReason("A round is being measured.")
+        if open_batches(contextcliff_store.open(), study.name):
+            return dg.SkipReason("A round waits for the answers of its batches.")
         with open_ledger(contextcliff_store.open()) as ledger:
             campaign = campaign_of(ledger, study)
         add_campaign(context.instance, study, campaign)

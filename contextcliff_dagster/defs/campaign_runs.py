@@ -31,6 +31,7 @@ from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.experiments.lookup import judged_assets, measuring_assets, partitioned
+from contextcliff_dagster.inference.ledger.batches import CallBatch, batches_of
 from contextcliff_dagster.inference.ledger.campaigns import SENTINEL, list_campaigns
 from contextcliff_dagster.store import Store, slug
 from contextcliff_dagster.studies import Study
@@ -40,13 +41,15 @@ from contextcliff_dagster.studies import Study
 class Asked:
     """The models that a run measures, which are adjacent in the study's order, and their cells.
 
-    ``config``: config of the predictions; ``tags``: further tags of the run.
+    ``config``: config of the predictions (``for_guests``: also of the guests' predictions);
+    ``tags``: further tags of the run.
     """
 
     models: Sequence[str]
     cells: Sequence[str]
     config: Mapping[str, Any] | None = None
     tags: Mapping[str, str] | None = None
+    for_guests: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,9 +93,10 @@ class Measurement:
         }
         if len(places := {place_of(model) for model in part.models}) == 1:
             tags[PLACE_TAG] = places.pop()
+        named = asking if part.for_guests else asking[:1]
         return dg.RunRequest(
             run_key=key,
-            run_config=run_config(study, {asking[0]: part.config} if part.config else {}),
+            run_config=run_config(study, {name: part.config for name in named if part.config}),
             tags=tags,
             asset_selection=None if prepare else [asset_key(study, name) for name in asking],
         )
@@ -146,8 +150,9 @@ def report_sensor(
     def report_when_measured(
         context: dg.SensorEvaluationContext, contextcliff_store: StoreResource
     ) -> Any:
-        instance = context.instance
-        keep_campaigns(instance, contextcliff_store.open(), studies)
+        instance, store = context.instance, contextcliff_store.open()
+        keep_campaigns(instance, store, studies)
+        waiting = {(batch.study, batch.campaign) for batch in open_batches(store)}
         known: dict[str, list[Any]] = json.loads(context.cursor) if context.cursor else {}
         requests = []
         for study, newest in _newest_measurements(instance, studies):
@@ -160,7 +165,9 @@ def report_sensor(
                 if any(is_elsewhere(context, run) for run in runs):
                     continue
                 at = max(measured.values())
-                if waited.get(campaign) == at and all(_is_over(instance, r, runs) for r in runs):
+                if (study.name, campaign) in waiting:
+                    waits[campaign] = at
+                elif waited.get(campaign) == at and all(_is_over(instance, r, runs) for r in runs):
                     requests.append(_request(study, campaign, measured, more))
                 else:
                     waits[campaign] = at
@@ -169,6 +176,14 @@ def report_sensor(
         return requests or dg.SkipReason("No campaign has been measured since the last look.")
 
     return report_when_measured
+
+
+def open_batches(store: Store, study: str | None = None) -> list[CallBatch]:
+    """Return the batches in the store's ledger that have not ended, oldest first."""
+    if not store.has_ledger:
+        return []
+    with open_ledger(store) as ledger:
+        return batches_of(ledger, is_open=True, study=study)
 
 
 def keep_campaigns(instance: dg.DagsterInstance, store: Store, studies: Sequence[Study]) -> None:

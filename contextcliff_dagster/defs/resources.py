@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from contextcliff_dagster.contracts import BatchesOpenError
 from contextcliff_dagster.inference.spending import Budget
 from contextcliff_dagster.inference.telemetry import Progress, RunSummary
 from contextcliff_dagster.store import Store, store_root
 
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
+    from contextcliff_dagster.inference.execution.measure import Batching
 
 
 @dataclass
@@ -22,9 +24,9 @@ class Watch:
     """Callbacks, limits and results of an in-process run.
 
     Assets report progress to ``on_progress`` (model, progress) and reasons for waiting to
-    ``on_wait``, and call ``should_stop`` between calls. ``budget`` and ``deadline_s`` apply if an
-    asset's config sets none. Assets store each model's summary in ``calls``, and the cost estimate
-    in ``estimate``.
+    ``on_wait``, and call ``should_stop`` between calls. ``budget``, ``deadline_s`` and ``batching``
+    apply if an asset's config sets none. Assets store each model's summary in ``calls``, and the
+    cost estimate in ``estimate``.
     """
 
     on_progress: Callable[[str, Progress], None] | None = None
@@ -32,8 +34,19 @@ class Watch:
     budget: Budget | None = None
     on_wait: Callable[[str], None] | None = None
     deadline_s: float | None = None
+    batching: Batching | None = None
     calls: dict[str, RunSummary] = field(default_factory=dict)
     estimate: CostEstimate | None = None
+
+    @property
+    def in_batches(self) -> dict[str, int]:
+        """Number of calls that wait for a batch's answers, by model."""
+        return {name: done.in_batches for name, done in self.calls.items() if done.in_batches}
+
+    def require_answers(self, study: str, campaign: str) -> None:
+        """Raise BatchesOpenError if calls wait for a batch's answers."""
+        if waiting := self.in_batches:
+            raise BatchesOpenError(study, campaign, waiting)
 
 
 class StoreResource(dg.ConfigurableResource[Store]):

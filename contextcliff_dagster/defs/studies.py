@@ -32,6 +32,7 @@ from contextcliff_dagster.defs.automation import (
     study_schedules,
     study_sensors,
 )
+from contextcliff_dagster.defs.batches import batch_sensor
 from contextcliff_dagster.defs.campaign_runs import report_job, report_sensor
 from contextcliff_dagster.defs.executors.gpu import chosen_executor
 from contextcliff_dagster.defs.partitions import document_range_tags
@@ -75,6 +76,7 @@ def shared_definitions(
             *([failed_runs_sensor(studies)] if alerts else ()),
             lost_runs_sensor(studies),
             *([report_sensor(studies, reports, *more)] if reports else ()),
+            *([batch_sensor(studies)] if studies else ()),
         ],
         executor=chosen_executor() if executor else None,
     )

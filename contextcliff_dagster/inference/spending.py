@@ -43,6 +43,22 @@ def priced(entry: ModelEntry) -> ModelEntry:
     return entry if price is None else entry.model_copy(update={"price": price})
 
 
+def in_batches(entry: ModelEntry) -> ModelEntry:
+    """Return ``entry`` (see :func:`priced`) with the price of calls in batches.
+
+    Raises:
+        EngineError: the entry has no batches.
+    """
+    if entry.batch is None:
+        raise EngineError(
+            f"Model {entry.name!r} has no `batch` block in models.yaml, so what its provider takes "
+            "for a batch is not known; add `batch: {discount: 0.5}` with the provider's discount, "
+            "or leave --batch or `calls: {batch: true}` out."
+        )
+    price = entry.price and entry.price.discounted(entry.batch.discount)
+    return entry.model_copy(update={"price": price})
+
+
 def price_unknown(entry: ModelEntry) -> bool:
     """Return whether calls of ``entry`` (see :func:`priced`) may cost an unknown sum.
 

@@ -50,6 +50,7 @@ def profile_targeted(
         on_round: called with a sentence about what each round measures for a model, and why.
 
     Raises:
+        BatchesOpenError: a round waits in batches; the same call goes on when it is answered.
         BudgetError: the budget does not cover the first round.
         StoreError: the call ledger has lost answers that the store has.
         ContextCliffError: measuring failed; nothing measured is lost.
@@ -81,6 +82,7 @@ def profile_targeted(
         going = [model for model in study.models if model not in ended]
         if not going or (watch.should_stop is not None and watch.should_stop()):
             break
+        waiting = Watch()
         try:
             for model in going:
                 why = rounds[model].sentence(number)
@@ -93,6 +95,8 @@ def profile_targeted(
                 of_model = replace(runs, study=study.with_models([model]))
                 of_model.materialize(LENGTH_PROFILE, names, asked, of_round)
                 _add(calls, of_round.calls)
+                waiting.calls |= of_round.calls
+            waiting.require_answers(study.name, campaign)
         except BudgetError as error:
             if not any(sum(plan.asked.values()) for plan in rounds.values()):
                 raise

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.archive.study import ArchiveSummary
     from contextcliff_dagster.defs.asset_specs import Config
     from contextcliff_dagster.defs.resources import Watch
+    from contextcliff_dagster.inference.execution.measure import Batching
     from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
 
@@ -113,6 +114,8 @@ class LocalRuns:
             partitions = range_tags(study, experiment, self.campaign)
         if before := [name for name in names if name not in judged]:
             self._run(job, before, partitions, config, watch)
+        if watch is not None and watch.in_batches:
+            return  # judged once the answers are there
         if after := [name for name in names if name in judged]:
             campaign = {PARTITION_NAME_TAG: self.campaign}
             self._run(report_job_name(study), after, campaign, config, watch)
@@ -331,6 +334,7 @@ def profile_study(
     on_progress: Callable[[str, Progress], None] | None = None,
     on_wait: Callable[[str], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
+    wait_for_batches: bool = False,
     store: Store | None = None,
     instance: dg.DagsterInstance | None = None,
     cause: str = "python",
@@ -348,12 +352,14 @@ def profile_study(
         on_wait: called with a sentence if a device that a model needs is in use, or if the length
             of its window is unknown.
         should_stop: called between calls; True ends the run cleanly and keeps all answers.
+        wait_for_batches: whether to wait for the answers of a study with ``calls: {batch: true}``.
         store: the store; None for :meth:`Store.default`.
         instance: Dagster instance that records the runs; None for ``DAGSTER_HOME``'s, if it is set.
         cause: what started the runs, a tag of each.
         with_answers: whether report.html includes questions and answers.
 
     Raises:
+        BatchesOpenError: calls wait in batches; the same call goes on when their answers are there.
         EngineError: a model failed before the end; its answers so far are still reported, and are
             in the error's ``measured``.
         ContextCliffError: measuring failed; nothing measured is lost.
@@ -366,7 +372,8 @@ def profile_study(
     for model in study.models:
         get_model(model)
     runs = LocalRuns.of(study, store, campaign, instance, cause, with_answers)
-    watch = Watch(on_progress, should_stop, budget, on_wait, deadline_s=deadline_s)
+    batching: Batching | None = "wait" if wait_for_batches and study.calls.batch else None
+    watch = Watch(on_progress, should_stop, budget, on_wait, deadline_s, batching)
     # A frozen manifest needs no corpus: neither opened nor counted again.
     frozen = not study.has_corpus or preparation.find_frozen(study, store) is not None
     manifests = _make_documents(runs)
@@ -377,7 +384,37 @@ def profile_study(
             _materialize(runs, from_ledger_only=True)
             error.measured = read_profiled(study, store, runs.campaign, watch.calls)
         raise
+    watch.require_answers(study.name, runs.campaign)
     return read_profiled(study, store, runs.campaign, watch.calls)
+
+
+def resume_batches(
+    study: Study,
+    campaign: str,
+    *,
+    on_wait: Callable[[str], None] | None = None,
+    store: Store | None = None,
+    instance: dg.DagsterInstance | None = None,
+    cause: str = "python",
+) -> Profiled:
+    """Take in the answers of the study's open batches, ask again what those that have ended did not
+    answer, and report; see :func:`profile_study`.
+
+    Raises:
+        BatchesOpenError: calls still wait for their answers.
+        ContextCliffError: measuring failed; nothing measured is lost.
+    """
+    from contextcliff_dagster.defs.resources import Watch
+    from contextcliff_dagster.experiments.common import preparation
+
+    store = store or Store.default()
+    if study.has_corpus:
+        study = preparation.as_drawn(study, store)
+    runs = LocalRuns.of(study, store, campaign, instance, cause)
+    watch = Watch(on_wait=on_wait, batching="resume")
+    _materialize(runs, watch=watch)
+    watch.require_answers(study.name, campaign)
+    return read_profiled(study, store, campaign, watch.calls)
 
 
 def rebuild_report(

@@ -611,3 +611,7 @@ class CallsSection(Section):
         description="blocks: a document of every bin in turn, so that what drifts in time is no "
         "effect of length; by_length: bin after bin, so that each is finished early",
     )
+    batch: bool = Field(
+        default=False,
+        description="Ask through the models' batch interfaces: cheaper, but answers may take a day",
+    )

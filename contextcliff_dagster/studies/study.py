@@ -427,6 +427,15 @@ class Study(Section):
                 raise ValueError(f"{other} and {name} differ in case alone; rename one")
         return models
 
+    @model_validator(mode="after")
+    def _batches_have_no_times(self) -> Study:
+        if self.calls.batch and self.latency is not None:
+            raise ValueError(
+                "`latency` cannot be judged in batches, whose times nobody measures; leave it (or "
+                "--ttft-limit) out, or `calls: {batch: true}` (or --batch)"
+            )
+        return self
+
     @property
     def sections(self) -> Mapping[str, Any]:
         """The sections for experiments in the file, by name, checked against their declarations."""

@@ -17,7 +17,7 @@ import click
 from contextcliff_dagster.cli.ad_hoc_study import corpus_kind
 from contextcliff_dagster.cli.commands.baseline import end_with
 from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, open_instance
-from contextcliff_dagster.cli.display.output import ProgressBar, dagster_log, money
+from contextcliff_dagster.cli.display.output import ProgressBar, dagster_log, money, print_either
 from contextcliff_dagster.cli.display.samples import (
     ShownPrompts,
     estimate_sentence,
@@ -60,7 +60,7 @@ from contextcliff_dagster.cli.study_selection import (
     choose_study,
     keep_definition,
 )
-from contextcliff_dagster.contracts import BudgetError, EngineError, StudyError
+from contextcliff_dagster.contracts import BatchesOpenError, BudgetError, EngineError, StudyError
 from contextcliff_dagster.inference.spending import Budget, with_day_limit
 from contextcliff_dagster.reporting.wording import count
 from contextcliff_dagster.store import Store
@@ -69,6 +69,7 @@ from contextcliff_dagster.studies import Study
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.allocation import Target
     from contextcliff_dagster.defs.resources import Watch
+    from contextcliff_dagster.inference.execution.measure import Batching
     from contextcliff_dagster.run.study import LocalRuns, Prepared, Profiled
     from contextcliff_dagster.sampling.draw_manifest import Control
 
@@ -194,7 +195,10 @@ class _Profile(GroupedCommand):
             *("allow_synthetic_length", "trust_study"),
         ),
         "Models": ("models", "kv_policies", "kv_budgets"),
-        "Cost": ("budget", "deadline", "dry_run", "yes", "campaign", "pay_again"),
+        "Cost": (
+            *("budget", "deadline", "batched", "wait", "dry_run", "yes", "campaign"),
+            "pay_again",
+        ),
         "Rounds": ("pilot", "until", "batch", "sentinel"),
         "Judgement": ("tolerance", "score", "ttft_limit", "controls", "attention"),
     }
@@ -216,6 +220,14 @@ class _Profile(GroupedCommand):
 @ttft_limit_option
 @kv_options
 @with_answers_option
+@click.option(
+    "--batch",
+    "batched",
+    is_flag=True,
+    help="Ask through the provider's batch interface, at its discount: submit the calls and end, "
+    "or take in their answers.",
+)
+@click.option("--wait", is_flag=True, help="With --batch: wait until all answers are there.")
 @click.option(
     "--pay-again",
     is_flag=True,
@@ -239,6 +251,8 @@ def profile(
     kv_policies: tuple[str, ...],
     kv_budgets: tuple[float, ...],
     with_answers: bool,
+    batched: bool,
+    wait: bool,
     pay_again: bool,
     as_json: bool,
 ) -> None:
@@ -272,13 +286,18 @@ def profile(
     if pairs:
         options = replace(options, models=measured_models(pairs, whole=not (sentinel or in_rounds)))
     if sentinel:
-        _require_plain_sentinel(options, in_rounds, apart=dry_run or campaign is not None)
+        apart = dry_run or batched or campaign is not None
+        _require_plain_sentinel(options, in_rounds, apart=apart)
         watch_cap(chosen, options, budget, deadline, as_json=as_json)
         return
     asked = with_more(chosen, controls, attention, in_rounds=in_rounds)
     target = None
     if in_rounds:
         target, options = rounds_of(chosen, options, pilot, until, batch)
+    if batched:
+        asked = asked.changed(calls={**dict(asked.calls), "batch": True})
+    elif wait and not asked.calls.batch:
+        raise click.UsageError("--wait waits for the answers of batches, so it needs --batch.")
     with dagster_log(verbose):
         asked = as_asked(asked, options)
         if (
@@ -324,6 +343,7 @@ def profile(
         agree_on_cost(prepared, limit, yes=yes)
         with (
             _showing_what_is_measured(store, as_json=as_json),
+            _ending_with_open_batches(as_json=as_json),
             ProgressBar() as bar,
             interruption_says(store, chosen, campaign),
         ):
@@ -331,7 +351,8 @@ def profile(
                 runs = LocalRuns.of(
                     prepared.study, store, campaign, instance, COMMAND_LINE, with_answers
                 )
-                watch = Watch(bar, None, Budget(usd=limit), say, deadline_s=deadline)
+                batching: Batching | None = "wait" if wait else None
+                watch = Watch(bar, None, Budget(usd=limit), say, deadline, batching)
                 done = measure_in_rounds(runs, target, watch)
             else:
                 done = profile_study(
@@ -341,6 +362,7 @@ def profile(
                     deadline_s=deadline,
                     on_progress=bar,
                     on_wait=say,
+                    wait_for_batches=wait,
                     store=store,
                     instance=instance,
                     cause=COMMAND_LINE,
@@ -360,8 +382,8 @@ def _require_plain_sentinel(options: StudyOptions, in_rounds: bool, *, apart: bo
     if apart or (options.ttft_limit, options.tolerance, options.score) != (None, None, ()):
         raise StudyError(
             "--sentinel measures the study's score at its cap, at once and in a campaign of its "
-            "own, so --dry-run, --campaign, --ttft-limit, --tolerance and --score do not apply; "
-            "leave them out."
+            "own, so --dry-run, --batch, --campaign, --ttft-limit, --tolerance and --score do not "
+            "apply; leave them out."
         )
 
 
@@ -374,6 +396,16 @@ def _showing_what_is_measured(store: Store, *, as_json: bool) -> Iterator[None]:
         if error.measured is not None:
             print_with_comparisons(error.measured, [], store, as_json=as_json)
         raise
+
+
+@contextmanager
+def _ending_with_open_batches(*, as_json: bool) -> Iterator[None]:
+    """Print that calls wait in batches, which is no error, and end the command."""
+    try:
+        yield
+    except BatchesOpenError as error:
+        print_either({"waiting": error.waiting}, str(error), as_json=as_json)
+        raise click.exceptions.Exit(0) from None
 
 
 @click.command()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from contextcliff_dagster.cli.display.output import (
     print_table,
     visible,
 )
-from contextcliff_dagster.cli.options import together
+from contextcliff_dagster.cli.options import gathered_as, together
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.reporting.wording import count
 from contextcliff_dagster.store import Store
@@ -63,16 +62,14 @@ class ShownPrompts:
             return spread_calls(run, partitioned(prepared.study), self.examples)
 
 
-def prompt_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Pass `--show-prompt` and `--whole` to ``command`` as ``prompts: ShownPrompts | None``."""
+def _prompts(examples: int | None, whole: bool) -> ShownPrompts | None:
+    if whole and examples is None:
+        raise StudyError("--whole needs --show-prompt; add it, or leave out --whole.")
+    return ShownPrompts(examples, whole) if examples else None
 
-    @functools.wraps(command)
-    def gathered(examples: int | None, whole: bool, **given: Any) -> None:
-        if whole and examples is None:
-            raise StudyError("--whole needs --show-prompt; add it, or leave out --whole.")
-        command(prompts=ShownPrompts(examples, whole) if examples else None, **given)
 
-    return _OPTIONS(gathered)
+prompt_options = gathered_as("prompts", _prompts, _OPTIONS)
+"""Decorator that passes these options to a command as ``prompts: ShownPrompts | None``."""
 
 
 def without_temperature(study: Study) -> list[str]:
@@ -326,11 +323,15 @@ def estimate_sentence(prepared: Prepared) -> str:
             return "Nothing to send: the prompts left to measure are too long for their model."
         return "Nothing new to measure: every call has its outcome in the ledger."
     parts = [count(e.calls, "call"), f"about {e.tokens:,} tokens"]
-    if e.usd:
+    if e.usd and e.usd_in_batches is not None:
+        streamed, batched = (f"about {money(usd)}" for usd in (e.usd_streamed, e.usd_in_batches))
+        ways = (f"{batched} in batches", f"{streamed} streamed")
+        parts.append("{} ({})".format(*(ways if e.in_batches else reversed(ways))))
+    elif e.usd:
         parts.append(f"about {money(e.usd)}")
     if e.price_unknown:
         parts.append(f"price unknown ({', '.join(e.price_unknown)})")
-    if e.seconds is not None:
+    if not e.in_batches:
         parts.append(f"about {duration(e.seconds)}")
     sentences = [f"To measure: {', '.join(parts)}."]
     controls = prepared.study.sections.get("controls", ())

@@ -61,6 +61,7 @@ from contextcliff_dagster.inference.execution.measure import (
     deadline_after,
     engines_kept,
 )
+from contextcliff_dagster.inference.ledger.batches import batches_of
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.requests.recipe import forget_shared_texts
 from contextcliff_dagster.inference.spending import Budget
@@ -88,6 +89,8 @@ class MeasureConfig(dg.Config):
     """Seconds after which this run sends no more calls; if empty, the study's."""
     from_ledger_only: bool = False
     """Whether to rewrite the tables from the call ledger without making calls."""
+    resume_batches: bool = False
+    """Whether to take in the answers of open batches, and ask only what these have not answered."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,23 @@ class Measuring:
         before = self.watch.calls.get(model)
         self.watch.calls[model] = summary if before is None else before.plus(summary)
         self.progress.ended(model, summary)
+        if summary.in_batches:
+            self._wait_for_batches(model, cells)
+
+    def _wait_for_batches(self, model: str, cells: list[str]) -> None:
+        """Show each cell that is not finished as waiting, with the open batches of its model."""
+        of = {"study": self.run.study.name, "campaign": self.run.campaign, "model": model}
+        opened = batches_of(self.run.ledger, is_open=True, **of)
+        shown = {"waits for batches": ", ".join(b.remote_id or b.owner for b in opened)}
+        for cell in cells:
+            if (model, cell) not in self.done:
+                key = partition_key(self.run.campaign, model, cell)
+                text = "Waits for the answers of a batch."
+                self.context.log_event(
+                    dg.AssetObservation(
+                        self.context.asset_key, partition=key, description=text, metadata=shown
+                    )
+                )
 
     def _finished(self, model: str, cell: str, rows: Rows, progress: Progress | None) -> None:
         self.done.add((model, cell))
@@ -308,7 +328,14 @@ def _predictions(study: Study, experiment: Experiment, launched: bool) -> dg.Ass
 
         budget = Budget(usd=config.budget_usd) if config.budget_usd is not None else watch.budget
         deadline_s = config.deadline_s or watch.deadline_s or study.calls.deadline_s
-        control = RunControl(budget, deadline_after(deadline_s), watch.should_stop, on_wait=on_wait)
+        batching = "resume" if config.resume_batches else watch.batching
+        control = RunControl(
+            budget,
+            deadline_after(deadline_s),
+            watch.should_stop,
+            on_wait=on_wait,
+            batching=batching,
+        )
         asked = _asked(context, study, experiment, contextcliff_store)
         for campaign, cells_of in asked.items():
             with tagged_run(study, contextcliff_store, campaign, may_begin=True) as run:

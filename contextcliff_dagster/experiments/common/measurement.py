@@ -94,7 +94,7 @@ def estimate_cost(run: StudyRun, experiments: Sequence[Experiment]) -> CostEstim
             )
             plans.append((name, _call_plan(run, experiment, source, cells, n)))
             skipped |= {(name, entry.name) for entry in entries if experiment.not_asked(entry)}
-    made = estimate(plans, entries, run.ledger, skipped)
+    made = estimate(plans, entries, run.ledger, skipped, batched=run.study.calls.batch)
     first = [sentence for each in experiments for sentence in each.before_first_call(run)]
     return replace(made, notes=(*made.notes, *first)) if first else made
 
@@ -118,7 +118,9 @@ def measure_cells(
     """
     budget = control.budget or Budget(usd=run.study.budget.usd)
     control = replace(control, budget=budget, order=run.study.calls.order)
-    entry, n = get_model(asked.model), _samples(run, experiment, asked)
+    if run.study.calls.batch and control.batching is None:
+        control = replace(control, batching="submit")
+    entry, n = get_model(asked.model), _samples(run, experiment, asked, control)
     sources = sources_of(run, experiment)
     if why := experiment.not_asked(entry):
         if control.on_wait is not None:
@@ -154,8 +156,10 @@ def measure_cells(
     return total
 
 
-def _samples(run: StudyRun, experiment: Experiment, asked: Asked) -> int:
+def _samples(run: StudyRun, experiment: Experiment, asked: Asked, control: RunControl) -> int:
     limit = experiment.samples_per_cell(run.study)
+    if control.batching == "resume":
+        return EVERYTHING  # a batch may have been asked for more than the study asks
     by_cell = asked.samples
     n = asked.samples_per_cell if by_cell is None else max(by_cell.values(), default=0)
     n = n or limit

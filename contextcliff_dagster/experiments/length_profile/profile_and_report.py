@@ -10,7 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import ANSWER_IN, UNSCORED_TAGS, LengthBin, StudyError, Verdict
+from contextcliff_dagster.contracts import (
+    ANSWER_IN,
+    ASKED_BY,
+    UNSCORED_TAGS,
+    LengthBin,
+    StudyError,
+    Verdict,
+)
 from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.contracts.results.comparison import UNPRESSED, KvPolicy
 from contextcliff_dagster.contracts.results.json_form import BinMean, BinResult
@@ -343,6 +350,12 @@ def serving_notes(own: pd.DataFrame) -> list[str]:
     extras = _extras(own)
     in_thoughts = ANSWER_IN in extras and extras[ANSWER_IN].eq("thoughts").any()
     notes = [_IN_THOUGHTS] if in_thoughts else []
+    batched = int(extras[ASKED_BY].eq("batch").sum()) if ASKED_BY in extras else 0
+    if batched:
+        notes.append(
+            f"Latency: not measured (batch) for {batched:,} of {len(own):,} calls, which a batch "
+            "asked."
+        )
     if unknown := int((own["finish_reason"] == UNKNOWN_FINISH).sum()):
         notes.append(
             f"{unknown:,} of {len(own):,} answers ended without a finish reason: whether the "

@@ -11,19 +11,20 @@ one.
 from __future__ import annotations
 
 import asyncio
+import queue
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
-from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.contracts import ASKED_BY, ContextCliffError, EngineError
 from contextcliff_dagster.inference.engines.base import (
     UNKNOWN_FINISH,
     WHO_ANSWERED,
@@ -33,6 +34,7 @@ from contextcliff_dagster.inference.engines.base import (
     PromptCount,
     RejectedError,
     TransportError,
+    token_count,
 )
 from contextcliff_dagster.inference.engines.openai.batch_interface import (
     BatchInterface,
@@ -41,17 +43,24 @@ from contextcliff_dagster.inference.engines.openai.batch_interface import (
 )
 from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
 from contextcliff_dagster.inference.engines.openai.wire_format import read_delta, request
-from contextcliff_dagster.inference.execution.call_sender import decoding_of
+from contextcliff_dagster.inference.execution.call_sender import Pin, decoding_of, in_sending_order
 from contextcliff_dagster.inference.execution.checks import CallSize, charge, size_of, was_truncated
 from contextcliff_dagster.inference.execution.cost_estimate import overflows
 from contextcliff_dagster.inference.execution.single_request import ask, judge, unanswered
 from contextcliff_dagster.inference.ledger import batches as ledgered
 from contextcliff_dagster.inference.ledger.batches import Answered, CallBatch, ToAsk
 from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
-from contextcliff_dagster.inference.requests.call_plan import Failure, Outcome, PlannedCall, utc_now
+from contextcliff_dagster.inference.models.models_file import ModelEntry
+from contextcliff_dagster.inference.requests.call_plan import (
+    Failure,
+    Order,
+    Outcome,
+    PlannedCall,
+    utc_now,
+)
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.spending import Budget, Spend
-from contextcliff_dagster.inference.telemetry import CallCounters, RunSummary
+from contextcliff_dagster.inference.telemetry import CallCounters, Progress, RunSummary
 
 KEY = "contextcliff"
 """Key of a batch's metadata at the provider; its value is the batch's id in the ledger."""
@@ -59,15 +68,8 @@ SEEN_AFTER_S = 120.0
 """Seconds after which a provider surely lists a batch that was created without our hearing of it"""
 FIRST_POLL_S, LAST_POLL_S = 5.0, 300.0
 _STORED_AT_ONCE = 200
-
-
-@dataclass(frozen=True, slots=True)
-class BatchOptions:
-    """What a provider allows: the time within which it answers, and the size of one batch."""
-
-    window: str = "24h"
-    max_requests: int = 50_000
-    max_mb: float = 100.0
+_OLDEST_S = 90 * 86_400.0
+"""Age beyond which the time of an answer cannot be true."""
 
 
 class BatchRun:
@@ -80,66 +82,121 @@ class BatchRun:
         ledger: Ledger,
         scope: Scope,
         budget: Budget,
-        options: BatchOptions,
+        batching: Literal["submit", "wait", "resume"] = "submit",
+        order: Order = "blocks",
+        must_end: Callable[[], bool] = lambda: False,
     ) -> None:
         self._calls = {call.call_key: call for call in calls}
-        assert isinstance(session.engine, OpenAIEngine), "no other engine has batches"
         self._engine, self._entry = session.engine, session.entry
+        if not isinstance(self._engine, OpenAIEngine) or self._entry.batch is None:
+            raise EngineError(f"Model {self._entry.name!r} has no batch interface; leave it out.")
+        self._options, self._provider = self._entry.batch, self._engine.batches()
         self._ledger, self._scope = ledger, scope
-        self._budget, self._options = budget, options
-        self._tries: Counter[str] = Counter()
+        self._budget, self._batching, self._order = budget, batching, order
+        self._must_end, self._halted = must_end, False
         self._counters = CallCounters(list(calls))
-        self._given_up: set[str] = set()
-        self._window = session.engine.window_tokens
+        self._pin = Pin(self._entry, scope.study)
+        self._left = dict(self._calls)
+        self._left_in_bin = Counter(call.bin for call in calls)
+        self.ended_bins: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._tries: Counter[str] = Counter()
+        self._missed: set[str] = set()
+        self._window = self._engine.window_tokens
         self._most_of_estimate = ledger.most_of_estimate(scope.study, scope.campaign, scope.model)
 
-    async def run(self, *, wait: bool, must_end: Callable[[], bool]) -> RunSummary:
-        """Look after open batches, and ask what nobody asks; with ``wait``, until all is answered.
+    def halt(self, by_user: bool = False) -> None:
+        """End after the step that is under way; the batches go on at the provider."""
+        self._halted = True
+
+    def cut(self) -> None:
+        """End now; the next run goes on after the last step that was recorded."""
+        self.halt()
+        self._task.cancel()
+
+    def progress(self) -> Progress:
+        """Return the run's progress; may be called from any thread."""
+        return self._counters.progress(0)
+
+    async def run(self) -> RunSummary:
+        """Look after open batches, and ask what nobody asks.
 
         Raises:
             BudgetError: nothing more can be asked within the budget; what was asked goes on.
-            EngineError: the provider refuses the batches.
-            TransportError: the provider cannot be reached; run it again.
+            EngineError: the provider refuses the batches, or cannot be reached.
         """
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        try:
+            return await self._run()
+        except (RejectedError, TransportError) as error:
+            raise EngineError(
+                f"Model {self._entry.name!r}: its batch interface failed ({error}). Nothing is "
+                "lost or paid twice: run the same command again."
+            ) from error
+
+    async def _run(self) -> RunSummary:
         for key, outcome in self._ledger.outcomes(self._calls).items():
-            self._counters.ended(self._calls[key], "cached", outcome)
+            self._ended(key, "cached", outcome)
         poll_s = FIRST_POLL_S
-        provider = self._engine.batches()
         while True:
             for batch in self._open_batches():
-                await self._look_after(provider, batch)
-            await self._ask_open_calls(provider)
-            if not wait or not self._open_batches() or must_end():
+                await self._look_after(self._provider, batch)
+            await self._ask_open_calls(self._provider)
+            asked = {*self._ledger.claimed(self._left)}
+            waiting = self._counters.waiting = len(asked)
+            stopped = self._halted or self._must_end()
+            if self._batching != "wait" or not waiting or stopped:
                 break
             until = time.monotonic() + poll_s
-            while time.monotonic() < until and not must_end():
+            while time.monotonic() < until and not (self._halted or self._must_end()):
                 await asyncio.sleep(0.1)
             poll_s = min(1.5 * poll_s, LAST_POLL_S)
-        open_calls = [ledgered.open_calls(self._ledger, batch) for batch in self._open_batches()]
-        waiting = sum(map(len, open_calls))
+        if self._batching == "resume":
+            self._end_bins(asked)
         seconds = self._counters.seconds
-        return replace(self._counters.total, in_batches=waiting, seconds=seconds)
+        total = self._counters.total
+        return replace(total, in_batches=waiting, seconds=seconds, stopped=stopped)
 
-    def finished_bins(self) -> list[str]:
-        """Return the bins whose calls all have an outcome or failed."""
-        done = self._ledger.answered(self._calls) | self._given_up
-        left = Counter(call.bin for key, call in self._calls.items() if key not in done)
-        return [b for b in dict.fromkeys(c.bin for c in self._calls.values()) if not left[b]]
+    def _ended(self, key: str, how: str, outcome: Outcome | None) -> None:
+        call = self._calls[key]
+        self._counters.ended(call, how, outcome)
+        if self._left.pop(key, None) is not None:
+            self._left_in_bin[call.bin] -= 1
+            if not self._left_in_bin[call.bin]:
+                self.ended_bins.put(call.bin)
+
+    def _end_bins(self, asked: Collection[str]) -> None:
+        """End the bins that have answers, as many as there are, and no call in a batch."""
+        answered = {self._calls[key].bin for key in self._ledger.answered(self._calls)}
+        waiting = {self._left[key].bin for key in asked}
+        for name in answered - waiting:
+            if self._left_in_bin[name]:
+                self.ended_bins.put(name)
 
     def _open_batches(self) -> list[CallBatch]:
         scope = self._scope
         of = {"study": scope.study, "campaign": scope.campaign, "model": scope.model}
-        return ledgered.batches_of(self._ledger, is_open=True, **of)
+        found = ledgered.batches_of(self._ledger, is_open=True, **of)
+        return [batch for batch in found if self._knows(batch)]
+
+    def _knows(self, batch: CallBatch) -> bool:
+        """Return whether the batch is ours; those of other plans have other calls. A run without
+        calls takes all."""
+        claimed = ledgered.open_calls(self._ledger, batch)
+        return not self._calls or not claimed or not self._calls.keys().isdisjoint(claimed)
 
     async def _ask_open_calls(self, provider: BatchInterface) -> None:
         """Ask each call without outcome or owner, in batches of the size that the entry allows."""
         options = self._options
-        taken = {*self._ledger.answered(self._calls), *self._ledger.claimed(self._calls)}
+        left = [*self._left] if self._batching != "resume" else [*self._left.keys() & self._missed]
+        taken = {*self._ledger.answered(left), *self._ledger.claimed(left)}
+        free = [self._calls[key] for key in left if key not in taken]
         asked: list[ToAsk] = []
         size = 0
-        for key, call in self._calls.items():
-            if key in taken or key in self._given_up:
-                continue
+        for call in in_sending_order(free, self._scope, self._order):
+            if self._halted or self._must_end():
+                return
             prompt = call.prompt()
             if (one := await self._measured(call, prompt)) is None:
                 continue
@@ -158,7 +215,7 @@ class BatchRun:
         if overflow := overflows(call, prompt, own, self._window):
             outcome = unanswered(own, overflow, attempts=0)
             self._ledger.keep_unsent(call, prompt, self._scope, outcome).result()
-            self._counters.ended(call, "new", outcome)
+            self._ended(call.call_key, "new", outcome)
             return None
         size = self._size(call, prompt, own)
         return ToAsk(call, prompt.hash, size.reserve(self._entry.price), size.estimated_tokens)
@@ -227,8 +284,7 @@ class BatchRun:
         elif (found := await provider.find({KEY: batch.owner})) is not None:
             remote = found
         else:
-            begun = datetime.fromisoformat(batch.begun_at)
-            if (datetime.now(UTC) - begun).total_seconds() > SEEN_AFTER_S:
+            if _would_be_listed(batch):
                 await self._upload_and_create(provider, batch)
             return
         ledgered.note(self._ledger, batch, remote_id=remote.id, remote_status=remote.status)
@@ -243,6 +299,7 @@ class BatchRun:
         missing = dict(claimed)
         why: dict[str, tuple[Failure, Spend]] = {}
         lines, is_whole = 0, True
+        others: EngineError | None = None
         with ExitStack() as stack:
             kept: list[Answered] = []
             stack.callback(lambda: ledgered.keep_answers(self._ledger, batch, claimed, kept))
@@ -261,6 +318,10 @@ class BatchRun:
                             why[reply.key] = (judged, reserve if judged.maybe_paid else Spend())
                         else:
                             kept.append(judged)
+                            try:
+                                self._pin.require_same(judged.outcome)
+                            except EngineError as error:
+                                others = others or error
                         if len(kept) >= _STORED_AT_ONCE:
                             ledgered.keep_answers(self._ledger, batch, claimed, kept)
                             kept.clear()
@@ -273,16 +334,20 @@ class BatchRun:
         failure = Failure("no_answer_in_batch", reason, maybe_paid=lost)
         why |= {key: (failure, most if lost else Spend()) for key, (_, most) in missing.items()}
         ledgered.give_up(self._ledger, batch, claimed, why, ends=True)
+        resumes = self._batching == "resume"
+        asked = ledgered.times_asked(self._ledger, batch) if resumes else {}
         for key, (failure, charged) in why.items():
             total = self._counters.total
             total.maybe_paid += failure.maybe_paid
             total.maybe_paid_usd += charged.usd
             self._tries[key] += 1
-            is_last = failure.final or self._tries[key] >= self._entry.max_attempts
-            if is_last and key in self._calls:
-                self._given_up.add(key)
+            self._missed.add(key)
+            tries = max(self._tries[key], asked.get(key, 0))
+            if key in self._calls and (failure.final or tries >= self._entry.max_attempts):
                 total.words = failure.message
-                self._counters.ended(self._calls[key], "failed", None)
+                self._ended(key, "failed", None)
+        if others is not None:
+            raise others
 
     async def _judge(
         self, provider: BatchInterface, reply: Reply, reserve: Spend
@@ -312,7 +377,9 @@ class BatchRun:
             return Failure(error.kind, str(error), maybe_paid=True)
         price, total = self._entry.price, self._counters.total
         outcome = judge(answer, own, size, price, 1, 0.0)
-        outcome = replace(outcome, duration_ms=None, loop_lag_ms=None)  # nobody measured them
+        at = _answered_at(reply.body, outcome.finished_at)
+        # Nobody measured its times.
+        outcome = replace(outcome, duration_ms=None, loop_lag_ms=None, finished_at=at)
         total.unchecked_truncation += was_truncated(own, outcome.prompt_tokens) is None
         total.overlong += answer.overlong
         return self._answered(call, reply.key, outcome, charge(outcome, size, price))
@@ -321,8 +388,71 @@ class BatchRun:
         self, call: PlannedCall | None, key: str, outcome: Outcome, charged: Spend
     ) -> Answered:
         if call is not None:
-            self._counters.ended(call, "new", outcome)
+            self._ended(key, "new", outcome)
         return Answered(key, outcome, charged)
+
+
+def cancel(entry: ModelEntry, ledger: Ledger, batch: CallBatch) -> str:
+    """Ask the provider to end an open batch; return its status there.
+
+    What it has answered by then is taken in as always. A batch that the provider does not have is
+    ended here, and its calls are free.
+
+    Raises:
+        EngineError: the provider cannot be asked, or does not list the batch yet.
+    """
+    with EngineSession(entry) as session:
+        assert isinstance(session.engine, OpenAIEngine)
+        asked = session.submit(_cancel(session.engine.batches(), ledger, batch))
+        try:
+            return asked.result()
+        except (RejectedError, TransportError) as error:
+            raise EngineError(
+                f"Batch {batch.owner} of model {entry.name!r} cannot be cancelled ({error}); see "
+                "`contextcliff batches list`, and try again."
+            ) from error
+
+
+async def _cancel(provider: BatchInterface, ledger: Ledger, batch: CallBatch) -> str:
+    remote_id = batch.remote_id
+    if remote_id is None and batch.file_id and (found := await provider.find({KEY: batch.owner})):
+        remote_id = found.id
+    if remote_id is not None:
+        remote = await provider.cancel(remote_id)
+        ledgered.note(ledger, batch, remote_id=remote.id, remote_status=remote.status)
+        return remote.status
+    if batch.file_id and not _would_be_listed(batch):
+        raise TransportError("not_listed", "its provider may not list it yet")
+    claimed = ledgered.open_calls(ledger, batch)
+    why = (Failure("cancelled", "cancelled before its batch was created"), Spend())
+    ledgered.give_up(ledger, batch, claimed, dict.fromkeys(claimed, why), ends=True)
+    return "cancelled"
+
+
+def _would_be_listed(batch: CallBatch) -> bool:
+    """Return whether the provider would list the batch by now, had it been created."""
+    begun = datetime.fromisoformat(batch.begun_at)
+    return (datetime.now(UTC) - begun).total_seconds() > SEEN_AFTER_S
+
+
+def has_ended(entry: ModelEntry, batch: CallBatch, within_s: float) -> bool:
+    """Ask the provider whether ``batch`` has ended, so that `BatchRun` can go on with it.
+
+    Also true if the provider's id is not recorded, because a process died.
+
+    Raises:
+        EngineError: the provider cannot be asked.
+        TimeoutError: it did not answer in time.
+    """
+    if batch.remote_id is None:
+        return True
+    with EngineSession(entry) as session:
+        assert isinstance(session.engine, OpenAIEngine)
+        looked = session.submit(session.engine.batches().retrieve(batch.remote_id))
+        try:
+            return looked.result(within_s).has_ended
+        except TransportError as error:
+            raise TimeoutError(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +479,15 @@ class Reply:
         return cls(key, 500, {"error": error if isinstance(error, dict) else {}})
 
 
+def _answered_at(body: Mapping[str, Any], taken_in_at: str) -> str:
+    """Return when the provider says that it answered; the order of the answers tells whether a
+    change over time may look like one over length."""
+    created = token_count(body.get("created"))
+    if created is None or not 0 <= time.time() - created < _OLDEST_S:
+        return taken_in_at
+    return datetime.fromtimestamp(created, UTC).isoformat(timespec="microseconds")
+
+
 class _Given:
     """Stands in for an engine where the whole reply is there already."""
 
@@ -360,4 +499,4 @@ class _Given:
             raise TransportError("bad_answer", "the reply holds no answer", maybe_paid=True)
         ended = delta.finish_reason or (UNKNOWN_FINISH if delta.text else None)
         who = {name: self._body[name] for name in WHO_ANSWERED if self._body.get(name)}
-        yield replace(delta, whole=True, finish_reason=ended, extra=who or None)
+        yield replace(delta, whole=True, finish_reason=ended, extra={**who, ASKED_BY: "batch"})

@@ -17,7 +17,7 @@ import math
 import random
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -45,8 +45,14 @@ from contextcliff_dagster.inference.execution.single_request import Answer, ask,
 from contextcliff_dagster.inference.ledger.ledger import Begun, Ledger, Scope
 from contextcliff_dagster.inference.ledger.queries import LEAST_TOLD
 from contextcliff_dagster.inference.models.models_file import ModelEntry
-from contextcliff_dagster.inference.requests.call_plan import Failure, Outcome, PlannedCall
-from contextcliff_dagster.inference.requests.recipe import Prompt
+from contextcliff_dagster.inference.requests.call_plan import (
+    Failure,
+    Order,
+    Outcome,
+    PlannedCall,
+    in_blocks,
+)
+from contextcliff_dagster.inference.requests.recipe import Prompt, stable_hash
 from contextcliff_dagster.inference.spending import Budget, Spend
 from contextcliff_dagster.inference.telemetry import CallCounters, LoopLag, RequestSpan, Trace
 from contextcliff_dagster.retry import AttemptBudget, Backoff, Breaker
@@ -203,6 +209,38 @@ def decoding_of(call: PlannedCall) -> Decoding:
     return Decoding(limit, temperature, recipe.prefix_cache, drawn, schema, recipe.attention)
 
 
+def in_sending_order(
+    calls: Sequence[PlannedCall], scope: Scope, order: Order
+) -> Sequence[PlannedCall]:
+    """Return the calls of a model in ``order``; blocks are drawn once per campaign."""
+    if order == "by_length":
+        return calls
+    seed = int(stable_hash([scope.study, scope.campaign, scope.model]), 16)
+    return in_blocks(calls, seed)
+
+
+class Pin:
+    """Checks that one server gives all answers, if the entry asks for that."""
+
+    def __init__(self, entry: ModelEntry, study: str) -> None:
+        self._entry, self._study = entry, study
+        self._pinned: dict[str, Any] = {}
+
+    def require_same(self, outcome: Outcome) -> None:
+        """Raise EngineError if another server answered than first."""
+        reply_fields = outcome.extra or {}
+        who = {name: reply_fields[name] for name in WHO_ANSWERED if name in reply_fields}
+        if not self._entry.pin or not who:
+            return
+        self._pinned = self._pinned or who
+        if who != self._pinned:
+            raise EngineError(
+                f"Model {self._entry.name!r} is pinned to {self._pinned}, but {who} answered; "
+                "route it to a single server, or start a new campaign with `contextcliff campaign "
+                f"new {self._study}`."
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class _Sending:
     """A call that is being sent, its reservation, and the model's ``own`` count of its prompt."""
@@ -245,7 +283,7 @@ class CallSender:
         self._scope, self._budget = scope, budget
         self._counters, self._trace = events.counters, events.trace
         self._ended, self._held = events.ended, events.held
-        self._pinned: dict[str, Any] = {}
+        self.pin = Pin(entry, scope.study)
         self._most_of_estimate = ledger.most_of_estimate(scope.study, scope.campaign, scope.model)
         self._halt = asyncio.Event()
         self._backoff = Backoff(attempts=entry.max_attempts, deadline_s=entry.longest_call_s)
@@ -257,20 +295,6 @@ class CallSender:
     def halt(self) -> None:
         self._halt.set()
         self.limiter.close()
-
-    def require_same(self, outcome: Outcome) -> None:
-        """Raise EngineError if the entry pins the answering server and another one answered."""
-        reply_fields = outcome.extra or {}
-        who = {name: reply_fields[name] for name in WHO_ANSWERED if name in reply_fields}
-        if not self._entry.pin or not who:
-            return
-        self._pinned = self._pinned or who
-        if who != self._pinned:
-            raise EngineError(
-                f"Model {self._scope.model!r} is pinned to {self._pinned}, but {who} answered; "
-                "route it to a single server, or start a new campaign with `contextcliff campaign "
-                f"new {self._scope.study}`."
-            )
 
     async def take(self, call: PlannedCall) -> None:
         """Complete ``call``, unless another process is making it or the run is halted."""
@@ -386,7 +410,7 @@ class CallSender:
                     "max_output_tokens` of the study (such as to 4096), and run the same command "
                     "again."
                 )
-            self.require_same(outcome)
+            self.pin.require_same(outcome)
             return None
         span.failed(failure)
         await self._failed(sending, attempt_id, failure)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import PromptCount, declared_identity
 from contextcliff_dagster.inference.execution.checks import MOST_TIMES
+from contextcliff_dagster.inference.ledger.backend import BATCH
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.entry import Identity
@@ -21,6 +22,7 @@ from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import CallPlan, PlannedCall
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.spending import (
+    in_batches,
     price_notes,
     price_unknown,
     priced,
@@ -82,9 +84,9 @@ class CostLine:
     """Cost of one model in one bin; ``cached`` calls are paid, ``overflow`` calls will not be sent.
 
     ``prompt_tokens`` follow the study's count; ``output_tokens`` and USD assume the full output
-    limit; ``usd_at_most`` is what the budget needs. USD are None without a price. ``control``: the
-    plan's name, None for the measurement itself. ``too_long``: all calls that do not fit, whether
-    recorded already or not.
+    limit; ``usd_at_most`` is what the budget needs. USD are None without a price, and
+    ``usd_in_batches`` without batches. ``control``: the plan's name, None for the measurement
+    itself. ``too_long``: all calls that do not fit, whether recorded already or not.
     """
 
     model: str
@@ -96,6 +98,8 @@ class CostLine:
     output_tokens: int = 0
     usd: float | None = None
     usd_at_most: float | None = None
+    usd_streamed: float | None = None
+    usd_in_batches: float | None = None
     seconds: float = 0.0
     control: str | None = None
     too_long: int = 0
@@ -114,6 +118,7 @@ class CostEstimate:
     pace: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     price_unknown: tuple[str, ...] = ()
+    in_batches: bool = False
 
     @property
     def calls(self) -> int:
@@ -141,6 +146,19 @@ class CostEstimate:
         return sum(line.usd_at_most or 0.0 for line in self.lines)
 
     @property
+    def usd_streamed(self) -> float:
+        """Sum over the lines with a price, in USD, if no call is asked in a batch."""
+        return sum(line.usd_streamed or 0.0 for line in self.lines)
+
+    @property
+    def usd_in_batches(self) -> float | None:
+        """Sum in USD if all calls that can be are asked in batches; None if none can be."""
+        if all(line.usd_in_batches is None for line in self.lines):
+            return None
+        usd = (line.usd_in_batches or line.usd_streamed for line in self.lines)
+        return sum(usd for usd in usd if usd)
+
+    @property
     def unpriced(self) -> tuple[str, ...]:
         """Models without a price entry that have calls to make."""
         unknown = (line for line in self.lines if line.usd is None and line.calls > line.cached)
@@ -153,7 +171,7 @@ class CostEstimate:
 
     def to_dict(self) -> dict[str, Any]:
         """Return sums and lines, ready for JSON."""
-        names = ("calls", "cached", "tokens", "usd", "usd_at_most", "seconds")
+        names = "calls cached tokens usd usd_at_most usd_streamed usd_in_batches seconds".split()
         return {
             **{name: getattr(self, name) for name in names},
             "unpriced": list(self.unpriced),
@@ -169,22 +187,31 @@ def estimate(
     entries: Sequence[ModelEntry],
     ledger: Ledger | None,
     skipped: Container[tuple[str | None, str]] = (),
+    *,
+    batched: bool = False,
 ) -> CostEstimate:
     """Estimate the cost of measuring ``entries`` without making calls or starting engines.
 
     ``plans``: the questions by name; None names the study's own measurement. Each plan has its own
     lines. Calls that follow answers not yet known count as a whole conversation, each as long as
     the last known one. ``skipped``: pairs of a plan's name and a model that does not get this plan.
+    ``batched``: whether the calls are asked in batches.
+
+    Raises:
+        EngineError: a model has no batches.
     """
     lines: list[CostLine] = []
     pace: dict[str, str] = {}
     notes: list[str] = []
     unknown: list[str] = []
     imported: dict[str, str] = {}
+    asked = 0
     from contextcliff_dagster.inference.engines.kvpress.engine import KvReads
 
     reads = KvReads()
     for entry in map(priced, entries):
+        if batched:
+            entry = in_batches(entry)
         before = len(lines)
         base_s, token_s, pace[entry.name] = _pace(entry, ledger)
         for control, plan in plans:
@@ -204,7 +231,12 @@ def estimate(
                 calls = [call for call in planned if call.call_key not in seen]
                 seen |= {call.call_key for call in calls} if control else set()
                 keys = [call.call_key for call in calls]
-                paid = ledger.outcomes(keys) if ledger and identity else {}
+                paid = {*ledger.outcomes(keys)} if ledger and identity else set()
+                if ledger:
+                    owners = ledger.claimed(keys).items()
+                    waiting = {key for key, owner in owners if owner.startswith(BATCH)}
+                    paid |= waiting
+                    asked += len(waiting)
                 cached = sum(key in paid for key in keys)
                 counted_calls = [
                     (call, 1 if call.call_key in paid else _left(plan, call)) for call in calls
@@ -215,18 +247,24 @@ def estimate(
                 total = sum(times for _, times in counted_calls)
                 lines.append(CostLine(entry.name, name, total, cached, control=control))
                 _add_up(lines[-1], entry, counted_calls, paid, base_s, token_s, reads, most)
+                if (usd := lines[-1].usd) is not None:
+                    rest = 1 - entry.batch.discount if entry.batch else None
+                    lines[-1].usd_streamed = usd / rest if rest and batched else usd
+                    lines[-1].usd_in_batches = rest and lines[-1].usd_streamed * rest
         if any(line.usd for line in lines[before:]):
             notes += price_notes(entry)
         if price_unknown(entry) and any(
             ln.calls > ln.cached + ln.overflow for ln in lines[before:]
         ):
             unknown.append(entry.name)
+    if asked:
+        notes.append(f"{asked:,} calls wait in batches for their answers.")
     notes += [
         f"{n:,} of the calls to measure have answers that were imported ({origin}) and do not "
         "count as measured; `contextcliff import FILE --adopt` takes them instead."
         for origin, n in sorted(Counter(imported.values()).items())
     ]
-    return CostEstimate(tuple(lines), pace, (*notes, *reads.notes()), tuple(unknown))
+    return CostEstimate(tuple(lines), pace, (*notes, *reads.notes()), tuple(unknown), batched)
 
 
 def _add_up(
@@ -294,7 +332,7 @@ def _pace(entry: ModelEntry, ledger: Ledger | None) -> tuple[float, float, str]:
         calls, milliseconds, tokens = ledger.read(
             "SELECT count(*), sum(r.duration_ms), sum(r.prompt_tokens) FROM calls c JOIN "
             "results r USING (call_key)"
-            " WHERE c.model = ? AND r.no_answer IS NULL",
+            " WHERE c.model = ? AND r.no_answer IS NULL AND r.duration_ms IS NOT NULL",
             (entry.name,),
         )[0]
         if calls >= _HISTORY_CALLS and tokens:

@@ -17,9 +17,10 @@ from concurrent.futures import wait
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, Protocol
 
 from contextcliff_dagster.contracts import (
+    ASKED_BY,
     AnswersLostError,
     BudgetError,
     ContextCliffError,
@@ -30,7 +31,12 @@ from contextcliff_dagster.contracts import (
 from contextcliff_dagster.inference.devices.discovery import Gpus
 from contextcliff_dagster.inference.devices.leases import WaitStopped, leased
 from contextcliff_dagster.inference.engines.base import Engine, EngineSession, declared_identity
-from contextcliff_dagster.inference.execution.call_sender import CallEvents, CallSender
+from contextcliff_dagster.inference.execution.call_sender import (
+    CallEvents,
+    CallSender,
+    in_sending_order,
+)
+from contextcliff_dagster.inference.execution.checks import SERVER_PREFIX
 from contextcliff_dagster.inference.execution.cost_estimate import unknown_window
 from contextcliff_dagster.inference.execution.prediction_rows import limits_of
 from contextcliff_dagster.inference.ledger.backend import BATCH
@@ -44,15 +50,14 @@ from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
 from contextcliff_dagster.inference.models.engine_table import engine_spec
 from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
-from contextcliff_dagster.inference.requests.call_plan import (
-    CallPlan,
-    Order,
-    Outcome,
-    PlannedCall,
-    in_blocks,
+from contextcliff_dagster.inference.requests.call_plan import CallPlan, Order, Outcome, PlannedCall
+from contextcliff_dagster.inference.spending import (
+    Budget,
+    in_batches,
+    priced,
+    require_price,
+    with_day_limit,
 )
-from contextcliff_dagster.inference.requests.recipe import stable_hash
-from contextcliff_dagster.inference.spending import Budget, priced, require_price, with_day_limit
 from contextcliff_dagster.inference.telemetry import CallCounters, Progress, RunSummary, Trace
 
 
@@ -100,6 +105,11 @@ def deferred_interrupts() -> Iterator[Callable[[], None]]:
         (handlers.get(noted[0]) or handlers[signal.SIGINT])(noted[0], None)
 
 
+Batching = Literal["submit", "wait", "resume"]
+"""How calls are asked in batches: all of them, ending once they are asked (submit) or answered
+(wait); or, by resume, only those that an open batch was asked."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunControl:
     """Limits and callbacks of one run of calls; callbacks run in the caller's thread.
@@ -112,6 +122,7 @@ class RunControl:
         on_wait: gets a sentence if a device is awaited or the window is unknown.
         order: sending order: blocks with one document of every bin, or as planned.
         grace_s: seconds that calls in flight get to end after a stop.
+        batching: None for streamed calls.
     """
 
     budget: Budget | None = None
@@ -121,6 +132,7 @@ class RunControl:
     on_wait: Callable[[str], None] | None = None
     order: Order = "blocks"
     grace_s: float = 10.0
+    batching: Batching | None = None
 
     @property
     def stop_requested(self) -> bool:
@@ -232,6 +244,17 @@ _POLL_S = 0.1
 _OTHERS_EVERY_S = 0.2
 
 
+class _Runner(Protocol):
+    """What `run_calls` needs of a run of calls; all but ``run`` may be called from any thread."""
+
+    ended_bins: queue.SimpleQueue[str]
+
+    async def run(self) -> RunSummary: ...
+    def halt(self, by_user: bool = False) -> None: ...
+    def cut(self) -> None: ...
+    def progress(self) -> Progress: ...
+
+
 def run_calls(
     calls: Sequence[PlannedCall],
     session: EngineSession,
@@ -249,7 +272,14 @@ def run_calls(
         EngineError, BudgetError (of time, too), StoreError: after the calls in flight have ended.
         KeyboardInterrupt: after they have ended or, after ``control.grace_s``, been dropped.
     """
-    runner = CallRunner(calls, session, ledger, scope, control)
+    runner: _Runner
+    if control.batching is None:
+        runner = CallRunner(calls, session, ledger, scope, control)
+    else:
+        from contextcliff_dagster.inference.execution.batches import BatchRun
+
+        budget, how = control.budget or Budget(), (control.batching, control.order)
+        runner = BatchRun(calls, session, ledger, scope, budget, *how, control.must_end)
     if halted := control.stop_requested:
         runner.halt(True)
     future = session.submit(runner.run())
@@ -348,7 +378,7 @@ class CallRunner:
     async def _run(self) -> RunSummary:
         outcomes = self._ledger.outcomes(self._calls)
         for key, outcome in outcomes.items():
-            self._sender.require_same(outcome)
+            self._sender.pin.require_same(outcome)
             self._ended(self._calls[key], "cached", outcome)
         unanswered = [call for key, call in self._calls.items() if key not in outcomes]
         scope = self._scope
@@ -356,10 +386,7 @@ class CallRunner:
         refused = [self._calls[key] for key in limits.refused if key in self._calls]
         asked_later = {call.call_key for call in refused[1:]}
         unanswered = [call for call in unanswered if call.call_key not in asked_later]
-        if self._control.order == "blocks":
-            seed = int(stable_hash([scope.study, scope.campaign, scope.model]), 16)
-            unanswered = in_blocks(unanswered, seed)
-        self._todo.extend(unanswered)
+        self._todo.extend(in_sending_order(unanswered, scope, self._control.order))
         alarm = None
         if (left_s := self._control.seconds_left) is not None and self._todo:
             timeout_error = out_of_time(len(self._todo))
@@ -551,14 +578,21 @@ def measure(
         )
 
     _require_decoding(plan, entry)
-    ledger.make_ready()
     entry, budget = priced(entry), with_day_limit(control.budget or Budget())
+    if control.batching is not None:
+        if plan.follow_up is not None:
+            raise EngineError(
+                "Questions that depend on the answers before them cannot be asked in a batch; "
+                "leave --batch or `calls: {batch: true}` out."
+            )
+        entry = in_batches(entry)
+    ledger.make_ready()
     require_price(entry, budget)
     control = replace(control, budget=budget)
     try:
         purpose = f"Model {entry.name} of study {study}"
         with started_engine(entry, purpose, control, engine) as session:
-            identity = session.identity
+            identity = _with_way(session.identity, ledger, plan, entry, control.batching)
             record_identity(ledger, study, campaign, entry.name, identity)
             if control.on_wait and session.engine.window_tokens is None:
                 control.on_wait(unknown_window(entry.name))
@@ -587,6 +621,22 @@ def _require_decoding(plan: CallPlan, entry: ModelEntry) -> None:
             f"Model {entry.name!r}: engine {entry.engine!r} cannot enforce a JSON Schema; "
             "choose free replies, a model on another engine, or one behind an endpoint."
         )
+
+
+def _with_way(
+    identity: Identity,
+    ledger: Ledger,
+    plan: CallPlan,
+    entry: ModelEntry,
+    batching: Batching | None,
+) -> Identity:
+    """Return ``identity`` with the way of asking, which the campaign keeps if its entry pools."""
+    field = f"{SERVER_PREFIX}{ASKED_BY}"
+    way = None if batching is None else "batch"
+    if entry.batch is not None and entry.batch.pool_batch:
+        recorded = recorded_identity(ledger, plan.study, plan.campaign, entry.name)
+        way = recorded.fields.get(field) if recorded else None
+    return identity if way is None else Identity({**identity.fields, field: way})
 
 
 def _pass_on_notes(engine: Engine, control: RunControl) -> None:

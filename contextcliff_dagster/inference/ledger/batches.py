@@ -152,6 +152,16 @@ def open_calls(ledger: LedgerReader, batch: CallBatch) -> dict[str, tuple[int, S
     return {key: (attempt_id, Spend(usd, tokens)) for key, attempt_id, usd, tokens in rows}
 
 
+def times_asked(ledger: LedgerReader, batch: CallBatch) -> dict[str, int]:
+    """Return call key -> how often batches of the same campaign and model asked it."""
+    rows = ledger.read(
+        "SELECT a.call_key, count(*) FROM attempts a JOIN call_batches b USING (owner)"
+        " WHERE b.study = ? AND b.campaign = ? AND b.model = ? GROUP BY a.call_key",
+        (batch.study, batch.campaign, batch.model),
+    )
+    return dict(rows)
+
+
 Claimed = Mapping[str, tuple[int, Spend]]
 """What `open_calls` returns."""
 

@@ -126,10 +126,13 @@ def record_identity(
     before = recorded_identity(ledger, study, campaign, model)
     if before is not None and before.hash == identity.hash:
         return
+    of = (study, campaign, model)
     if before is not None and ledger.read(
         f"SELECT 1 FROM calls c{joined()} WHERE {ANSWERED} AND c.study = ?"
-        " AND c.campaign = ? AND c.model = ? AND c.identity_hash = ? LIMIT 1",
-        (study, campaign, model, before.hash),
+        " AND c.campaign = ? AND c.model = ? AND c.identity_hash = ? UNION ALL"
+        " SELECT 1 FROM call_batches WHERE study = ? AND campaign = ? AND model = ?"
+        " AND ended_at IS NULL LIMIT 1",
+        (*of, before.hash, *of),
     ):
         raise identity_changed(study, campaign, model, before.differences(identity))
 

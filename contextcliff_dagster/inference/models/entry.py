@@ -301,6 +301,12 @@ class Price(Strict):
             + completion_tokens * self.output_usd_per_mtok
         ) / 1e6
 
+    def discounted(self, discount: float) -> Price:
+        """Return the price less the share ``discount``."""
+        rates = "input_usd_per_mtok output_usd_per_mtok cached_input_usd_per_mtok".split()
+        known = {name: usd for name in rates if (usd := getattr(self, name)) is not None}
+        return self.model_copy(update={name: usd * (1 - discount) for name, usd in known.items()})
+
 
 class Quirks(Strict):
     """What real endpoints want different from the common interface."""
@@ -329,6 +335,27 @@ class Quirks(Strict):
     )
     model_list: Literal["send", "omit"] = Field(
         default="send", description="omit: for servers whose `/v1/models` refuses the key"
+    )
+
+
+class BatchSettings(Strict):
+    """The block ``batch:`` of a model, whose provider answers batches of calls at a discount."""
+
+    discount: Amount = Field(
+        default=0.5, ge=0, lt=1, description="Share by which calls are cheaper than streamed ones"
+    )
+    window: str = Field(
+        default="24h", pattern=r"^\d{1,4}[hd]$", description="Within which the provider answers"
+    )
+    max_requests: Count = Field(
+        default=50_000, ge=1, le=1_000_000, description="Most calls of one batch"
+    )
+    max_mb: Amount = Field(
+        default=100.0, gt=0, le=10_000, description="Largest file of calls, in 10^6 bytes"
+    )
+    pool_batch: bool = Field(
+        default=False,
+        description="Answers from batches and streamed ones count as the same model's",
     )
 
 
@@ -511,6 +538,9 @@ class ModelEntry(Strict):
         json_schema_extra={"with": {"engine": "transformers", "weights": "/models/m"}},
     )
     price: Price | None = Field(default=None, description="For the cost estimate and budgets")
+    batch: BatchSettings | None = Field(
+        default=None, description="Of a provider with a batch interface, for `profile --batch`"
+    )
     quirks: Quirks = Quirks()
     vllm: VllmOptions = VllmOptions()
     concurrency: Count = Field(
@@ -614,9 +644,10 @@ class ModelEntry(Strict):
             problem = "needs `weights`, a path on this machine"
         elif not engine.remote and self.asked_besides | self.extra_headers:
             problem = "takes no further keys or headers of requests; use engine 'openai'"
-        for name in (*engine.ignores, *(() if engine.compresses else ("kv",))):
+        batch = () if engine.remote else ("batch",)
+        for name in (*engine.ignores, *(() if engine.compresses else ("kv",)), *batch):
             if not problem and getattr(self, name) != type(self).model_fields[name].default:
-                setting = f"`{name}` block" if name in ("vllm", "kv") else f"`{name}`"
+                setting = f"`{name}` block" if name in ("vllm", "kv", "batch") else f"`{name}`"
                 problem = f"takes no {setting}; leave it out"
         if problem:
             raise ValueError(f"engine {self.engine!r} {problem}")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from contextcliff_dagster.contracts import BudgetError
-from contextcliff_dagster.inference.engines.base import EngineSession, RejectedError, TransportError
+from contextcliff_dagster.contracts import BudgetError, EngineError
+from contextcliff_dagster.inference.engines.base import EngineSession
 from contextcliff_dagster.inference.execution import batches
-from contextcliff_dagster.inference.execution.batches import BatchOptions, BatchRun
-from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.execution.batches import BatchRun
+from contextcliff_dagster.inference.execution.measure import Batching, measure
 from contextcliff_dagster.inference.ledger import batches as ledgered
 from contextcliff_dagster.inference.ledger.campaigns import record_identity
 from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
@@ -47,13 +47,14 @@ def run(
     **options: Any,
 ) -> RunSummary:
     """One run of the plan, as a process that opens the ledger makes it."""
-    entry = openai_entry(server.url, price=PRICE, window_tokens=8192)
+    entry = openai_entry(server.url, price=PRICE, window_tokens=8192, batch=options)
     with EngineSession(entry) as session:
         record_identity(ledger, "s", "c", entry.name, session.identity)
         scope = Scope("s", "c", entry.name, session.identity.hash)
         calls = plan_of(SAMPLE, n).calls(scope.identity_hash)
-        made = BatchRun(calls, session, ledger, scope, budget or Budget(), BatchOptions(**options))
-        return session.submit(made.run(wait=wait, must_end=lambda: False)).result()
+        batching: Batching = "wait" if wait else "submit"
+        made = BatchRun(calls, session, ledger, scope, budget or Budget(), batching)
+        return session.submit(made.run()).result()
 
 
 def again(ledger: Ledger) -> Ledger:
@@ -117,7 +118,7 @@ def test_what_a_batch_lacks_is_asked_again(ledger: Ledger, server: BatchServer, 
         try:
             if run(ledger, server).cached == CALLS:
                 break
-        except TransportError:
+        except EngineError:
             continue
     insist_on_every_answer(ledger, server)
     times = set(bought(server).values())
@@ -208,7 +209,7 @@ def test_a_batch_that_is_not_listed_yet_is_not_created_again(
     """However long ago its calls were claimed: the creation itself may be seconds old."""
     monkeypatch.setattr(batches, "SEEN_AFTER_S", 3600.0)
     server.faults["upload_500"] = 1
-    with pytest.raises(TransportError):
+    with pytest.raises(EngineError):
         run(ledger, server)
     ledger.write(lambda db: db.execute("UPDATE call_batches SET begun_at = '2026-01-01T00:00:00Z'"))
     server.faults["create_unanswered"] = 1
@@ -276,7 +277,7 @@ def test_a_provider_that_refuses_batches_leaves_every_call_free(
     ledger: Ledger, server: BatchServer
 ) -> None:
     server.faults["create_400"] = 1
-    with pytest.raises(RejectedError):
+    with pytest.raises(EngineError):
         run(ledger, server)
     assert ledger.spent("s", "c").usd == pytest.approx(0)
     assert ledger.read("SELECT count(*) FROM claims") == [(0,)]
