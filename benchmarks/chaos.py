@@ -4,6 +4,7 @@
                                [--documents N] [--kills N] [--seed 0] [--json]
     python benchmarks/chaos.py --restarts 50 [--drive crowd] [--json]
     python benchmarks/chaos.py --refuse KIND [--trials N] [--json]
+    python benchmarks/chaos.py --batch [--kills 30] [--seed 0]
 
 A server (a separate process that logs each request to disk before answering) serves the small
 reference model. A child process measures over it and is killed with SIGKILL: while it starts, after
@@ -26,7 +27,8 @@ write to a PostgreSQL server that crashes (``pg_ctl stop -m immediate``) and res
 at once have a ledger that takes no writes any more (their patience is 1 s, without end for
 ``interrupted`` and ``terminated``, which get a signal), and what the server has answered is sought
 in ledger and spool; ``full``, ``no-reserve`` and ``server-full`` mount a small file system, as
-root. Exits with 1 if a claim does not hold.
+root. ``--batch``: 6,000 calls through batches, by ``benchmarks/batches.py``. Exits with 1 if a
+claim does not hold.
 """
 
 from __future__ import annotations
@@ -236,9 +238,15 @@ def main() -> int:
     parser.add_argument("--restarts", type=int, help="of a PostgreSQL server under three writers")
     parser.add_argument("--refuse", choices=list(KINDS), help="how the ledger refuses writes")
     parser.add_argument("--trials", type=int, default=50, help="of --refuse")
+    parser.add_argument("--batch", action="store_true", help="through a batch interface")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args()
+    if options.batch:
+        killed = [f"--{name}={n}" for name, n in (("kills", options.kills or 30), ("calls", 6000))]
+        batches = str(Path(__file__).with_name("batches.py"))
+        more = ["--mb=0.1", f"--seed={options.seed}"]
+        return subprocess.run([sys.executable, batches, *killed, *more], check=False).returncode
     if options.ledger != "sqlite" and options.drive != "crowd":
         parser.error("--ledger is for --drive crowd")
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:

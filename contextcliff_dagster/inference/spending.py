@@ -49,6 +49,11 @@ def in_batches(entry: ModelEntry) -> ModelEntry:
     Raises:
         EngineError: the entry has no batches.
     """
+    if not entry.spec.remote:
+        raise EngineError(
+            f"Model {entry.name!r} is no endpoint but engine {entry.engine!r}, which has no "
+            "batches; choose another with --model, or leave --batch or `calls: {batch: true}` out."
+        )
     if entry.batch is None:
         raise EngineError(
             f"Model {entry.name!r} has no `batch` block in models.yaml, so what its provider takes "

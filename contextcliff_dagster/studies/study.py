@@ -620,8 +620,9 @@ class Study(Section):
             first = error.errors(include_url=False)[0]
             key = ".".join(map(str, first["loc"]))
             message = str(first["msg"]).removeprefix("Value error, ")
+            wrong = f"{key}: {message}" if key else message
             raise StudyError(
-                f"Study {self.name!r} cannot be changed as asked: {key}: {message}; correct that."
+                f"Study {self.name!r} cannot be changed as asked: {wrong}; correct that."
             ) from None
         copy._folder, copy._leave = self._folder, self._leave
         return copy

@@ -69,6 +69,9 @@ NOT_RUN = {
     "report data-my-1f0c2a": "the name is made of the file's path; test_ad_hoc_study.py",
     "atlas build SOURCES --tables DIR": "tables of the reader's own; atlas/test_site.py",
     "profile --data PATH": "the lines with --data above it, with any path",
+    "profile my-study --batch": "needs a provider's batches; cli/commands/test_batches.py",
+    "profile my-study --batch --dry-run": "likewise",
+    "batches cancel ID": "likewise",
     "answers quick --show 57a3cb30": "ids depend on the sample; cli/commands/test_answers.py",
     **added("NOT_RUN"),
 }

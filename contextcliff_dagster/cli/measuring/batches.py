@@ -42,7 +42,7 @@ def batches_list(study: str | None, as_json: bool) -> None:
     print_table(columns, [[row[name] or "-" for name in names] for row in rows])
 
 
-@batches.command("cancel")
+@batches.command("cancel", short_help="Ask the provider to end a batch.")
 @click.argument("batch")
 @common_options
 def batches_cancel(batch: str, as_json: bool) -> None:
@@ -62,7 +62,7 @@ def batches_cancel(batch: str, as_json: bool) -> None:
     print_either({"batch": chosen.owner, "status": status}, text, as_json=as_json)
 
 
-@batches.command("resume")
+@batches.command("resume", short_help="Take in the answers of open batches.")
 @click.argument("study", required=False)
 @common_options
 def batches_resume(study: str | None, as_json: bool) -> None:
