@@ -20,7 +20,10 @@ import pytest
 import yaml
 
 from contextcliff_dagster.contracts import PREDICTIONS
+from contextcliff_dagster.inference.engines.vllm.managed_server import server_command
+from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.store import read_table
+from contextcliff_dagster_tests.support.servers.batch_server import batch_server
 
 pytestmark = [
     pytest.mark.vllm,
@@ -54,9 +57,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def profile(home: Path, name: str) -> subprocess.Popen[str]:
+def profile(home: Path, name: str, *options: str) -> subprocess.Popen[str]:
     """`contextcliff profile quick --model NAME` with a store of its own."""
-    command = ["profile", "quick", "--yes", "--model", name, "--store", str(home / name)]
+    command = ["profile", "quick", "--yes", "--model", name, "--store", str(home / name), *options]
     return subprocess.Popen(
         [sys.executable, "-m", "contextcliff_dagster.cli", *command],
         env={**os.environ, "CONTEXTCLIFF_MODELS": str(home / "models.yaml")},
@@ -154,6 +157,31 @@ def test_in_process_the_answers_are_those_of_the_built_in_runtime(
     assert "FAILURE RISK REPORT" in done(profile(home, "inside"))
     assert records(home, "inside") == built_in
     vllm_told_the_times(home, "inside")
+
+
+def test_vllm_s_own_batch_runner_reads_what_is_submitted(
+    home: Path, built_in: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    arguments = server_command(ModelEntry.model_validate({"name": "x", **MODELS["served"]}), 1)
+    options = arguments[3 : arguments.index("--host")]  # those of the engine, without the server's
+
+    def worker(requests: Path) -> bytes:
+        results = tmp_path / "results.jsonl"
+        runner = [sys.executable, "-m", "vllm.entrypoints.openai.run_batch", "-i", str(requests)]
+        served = ["-o", str(results), "--served-model-name", "reference-short"]
+        done = subprocess.run([*runner, *served, *options], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return results.read_bytes()
+
+    with batch_server(tmp_path / "provider") as server:
+        server.worker = worker
+        batched = {"engine": "openai", "model_id": "reference-short", "window_tokens": 8192}
+        models = {**MODELS, "batched": {**batched, "base_url": server.url, "batch": {}}}
+        (home / "models.yaml").write_text(yaml.safe_dump({"models": models}), encoding="utf-8")
+        assert "wait in batches" in done(profile(home, "batched", "--batch"))
+        server.advance(3)
+        assert "FAILURE RISK REPORT" in done(profile(home, "batched", "--batch"))
+    assert records(home, "batched") == built_in
 
 
 def test_a_server_killed_in_the_middle_changes_no_record(
