@@ -294,10 +294,7 @@ def profile(
     target = None
     if in_rounds:
         target, options = rounds_of(chosen, options, pilot, until, batch)
-    if batched:
-        asked = asked.changed(calls={**dict(asked.calls), "batch": True})
-    elif wait and not asked.calls.batch:
-        raise click.UsageError("--wait waits for the answers of batches, so it needs --batch.")
+    asked = _through_batches(asked, batched=batched, wait=wait)
     with dagster_log(verbose):
         asked = as_asked(asked, options)
         if (
@@ -370,6 +367,13 @@ def profile(
                 )
                 note_finished(store, asked, done.campaign, done.calls, with_answers)
     print_with_comparisons(done, pairs, store, as_json=as_json)
+
+
+def _through_batches(study: Study, *, batched: bool, wait: bool) -> Study:
+    """Return ``study`` with its calls asked in batches if ``batched``."""
+    if wait and not (batched or study.calls.batch):
+        raise click.UsageError("--wait waits for the answers of batches, so it needs --batch.")
+    return study.changed(calls={**dict(study.calls), "batch": True}) if batched else study
 
 
 def _require_plain_sentinel(options: StudyOptions, in_rounds: bool, *, apart: bool) -> None:

@@ -141,8 +141,8 @@ class BatchRun:
         poll_s = FIRST_POLL_S
         while True:
             for batch in self._open_batches():
-                await self._look_after(self._provider, batch)
-            await self._ask_open_calls(self._provider)
+                await self._look_after(batch)
+            await self._ask_open_calls()
             asked = {*self._ledger.claimed(self._left)}
             waiting = self._counters.waiting = len(asked)
             stopped = self._halted or self._must_end()
@@ -186,7 +186,7 @@ class BatchRun:
         claimed = ledgered.open_calls(self._ledger, batch)
         return not self._calls or not claimed or not self._calls.keys().isdisjoint(claimed)
 
-    async def _ask_open_calls(self, provider: BatchInterface) -> None:
+    async def _ask_open_calls(self) -> None:
         """Ask each call without outcome or owner, in batches of the size that the entry allows."""
         options = self._options
         left = [*self._left] if self._batching != "resume" else [*self._left.keys() & self._missed]
@@ -203,11 +203,11 @@ class BatchRun:
             length = sum(map(len, self._line(call, prompt)))
             too_long = size + length > options.max_mb * 1e6
             if asked and (too_long or len(asked) >= options.max_requests):
-                await self._send(provider, asked)
+                await self._send(asked)
                 asked, size = [], 0
             asked.append(one)
             size += length
-        await self._send(provider, asked)
+        await self._send(asked)
 
     async def _measured(self, call: PlannedCall, prompt: Prompt) -> ToAsk | None:
         """Return the call with its reservation; None if it is too long, and judged unsent."""
@@ -230,18 +230,18 @@ class BatchRun:
         head = {"custom_id": call.call_key, "method": "POST", "url": f"/v1{path}"}
         return [orjson.dumps(head)[:-1], b',"body":', *body, b"}\n"]
 
-    async def _send(self, provider: BatchInterface, asked: Sequence[ToAsk]) -> None:
+    async def _send(self, asked: Sequence[ToAsk]) -> None:
         """Ask the calls that nobody else asks; a BudgetError comes where none is left to afford."""
         while asked:
             batch = ledgered.begin_batch(self._ledger, asked, self._scope, self._budget)
             if batch is None:
                 return
-            await self._upload_and_create(provider, batch)
+            await self._upload_and_create(batch)
             keys = [one.call.call_key for one in asked]
             taken = {*self._ledger.answered(keys), *self._ledger.claimed(keys)}
             asked = [one for one in asked if one.call.call_key not in taken]
 
-    async def _upload_and_create(self, provider: BatchInterface, batch: CallBatch) -> None:
+    async def _upload_and_create(self, batch: CallBatch) -> None:
         claimed = ledgered.open_calls(self._ledger, batch)
         calls = [self._calls[key] for key in claimed if key in self._calls]
         never = Failure("unplanned", "the study asks it no more; it was never sent")
@@ -253,13 +253,15 @@ class BatchRun:
             for call in calls:
                 file.writelines(self._line(call, call.prompt()))
             file.flush()
-            file_id = await provider.upload(Path(file.name), f"{batch.owner}.jsonl")
+            file_id = await self._provider.upload(Path(file.name), f"{batch.owner}.jsonl")
         # From here on the provider may have it: whoever goes on waits until it would be listed.
         ledgered.note(self._ledger, batch, file_id=file_id, begun_at=utc_now())
         path, _ = request(self._entry, calls[0].prompt(), decoding_of(calls[0]), stream=False)
         metadata = {KEY: batch.owner, "study": batch.study, "campaign": batch.campaign}
         try:
-            remote = await provider.create(file_id, f"/v1{path}", self._options.window, metadata)
+            remote = await self._provider.create(
+                file_id, f"/v1{path}", self._options.window, metadata
+            )
         except TransportError as error:
             if error.maybe_paid:
                 return  # the next look tells whether it was created
@@ -272,28 +274,26 @@ class BatchRun:
         self._counters.total.sent += len(calls)
         ledgered.note(self._ledger, batch, remote_id=remote.id, remote_status=remote.status)
 
-    async def _look_after(self, provider: BatchInterface, batch: CallBatch) -> None:
+    async def _look_after(self, batch: CallBatch) -> None:
         """Go on with an open batch after the last step that is recorded."""
         if not ledgered.hold(self._ledger, batch):
             return  # another process is at it
         if batch.file_id is None:
-            await self._upload_and_create(provider, batch)
+            await self._upload_and_create(batch)
             return
         if batch.remote_id is not None:
-            remote = await provider.retrieve(batch.remote_id)
-        elif (found := await provider.find({KEY: batch.owner})) is not None:
+            remote = await self._provider.retrieve(batch.remote_id)
+        elif (found := await self._provider.find({KEY: batch.owner})) is not None:
             remote = found
         else:
             if _would_be_listed(batch):
-                await self._upload_and_create(provider, batch)
+                await self._upload_and_create(batch)
             return
         ledgered.note(self._ledger, batch, remote_id=remote.id, remote_status=remote.status)
         if remote.has_ended:
-            await self._take_in(provider, batch, remote)
+            await self._take_in(batch, remote)
 
-    async def _take_in(
-        self, provider: BatchInterface, batch: CallBatch, remote: RemoteBatch
-    ) -> None:
+    async def _take_in(self, batch: CallBatch, remote: RemoteBatch) -> None:
         """Store what the batch brought, and set its other calls free."""
         claimed = ledgered.open_calls(self._ledger, batch)
         missing = dict(claimed)
@@ -305,7 +305,7 @@ class BatchRun:
             stack.callback(lambda: ledgered.keep_answers(self._ledger, batch, claimed, kept))
             for file_id in filter(None, (remote.output_file, remote.error_file)):
                 try:
-                    async for line in provider.lines(file_id):
+                    async for line in self._provider.lines(file_id):
                         if (reply := Reply.read(line)) is None:
                             is_whole = is_whole and not line.strip()
                             continue
@@ -313,7 +313,7 @@ class BatchRun:
                         if reply.key not in missing:
                             continue  # known, of another batch, or there twice
                         _, reserve = missing.pop(reply.key)
-                        judged = await self._judge(provider, reply, reserve)
+                        judged = await self._judge(reply, reserve)
                         if isinstance(judged, Failure):
                             why[reply.key] = (judged, reserve if judged.maybe_paid else Spend())
                         else:
@@ -349,13 +349,11 @@ class BatchRun:
         if others is not None:
             raise others
 
-    async def _judge(
-        self, provider: BatchInterface, reply: Reply, reserve: Spend
-    ) -> Answered | Failure:
+    async def _judge(self, reply: Reply, reserve: Spend) -> Answered | Failure:
         """Return the outcome of one line, or why it brought none."""
         call = self._calls.get(reply.key)
         if reply.status != 200:
-            error = provider.error_of(reply.status, reply.body)
+            error = self._provider.error_of(reply.status, reply.body)
             if isinstance(error, RejectedError):
                 if error.why in ("context_overflow", "content_filter"):
                     outcome = unanswered(None, str(error), error.why, attempts=1)

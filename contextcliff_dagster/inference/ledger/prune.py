@@ -38,11 +38,18 @@ def rename_in_ledger(ledger: Ledger, old: str, new: str) -> None:
             (old,),
         ).fetchall()
         if any(ledger.backend.is_alive(row[0]) for row in owners):
-            raise StoreError(f"Study {old!r} is being measured; end that run, then rename it.")
+            raise _in_use(old, "rename")
         for table in _TABLES:
             db.execute(f"UPDATE {table} SET study = ? WHERE study = ?", (new, old))
 
     ledger.write(operation)
+
+
+def _in_use(study: str, action: str) -> StoreError:
+    return StoreError(
+        f"Study {study!r} is being measured; end that run, or its batches (`contextcliff batches "
+        f"list`), then {action} it."
+    )
 
 
 def ledger_rows(ledger: Ledger, study: str) -> dict[str, int]:
@@ -137,7 +144,7 @@ def prune(
             _values(plan),
         ).fetchall()
         if any(ledger.backend.is_alive(row[0]) for row in owners):
-            raise StoreError(f"Study {study!r} is being measured; end that run, then prune it.")
+            raise _in_use(study, "prune")
         (_blank if texts else _delete)(db, plan)
         return plan
 
@@ -261,7 +268,7 @@ def _delete(db: Database, plan: PrunePlan) -> None:
         f" AND EXISTS (SELECT 1 {others})",
         values,
     )
-    for table in ("calls", "campaign_models", "campaigns", "spend"):
+    for table in ("calls", "call_batches", "campaign_models", "campaigns", "spend"):
         db.execute(f"DELETE FROM {table} WHERE {where}", values)
     for table, key, users in _SHARED:
         used = " UNION ".join(f"SELECT {key} FROM {user}" for user in users)

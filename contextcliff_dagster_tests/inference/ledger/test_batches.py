@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextcliff_dagster.contracts import BudgetError
+from contextcliff_dagster.contracts import BudgetError, StoreError
 from contextcliff_dagster.inference.ledger.batches import (
     Answered,
     CallBatch,
@@ -17,7 +17,9 @@ from contextcliff_dagster.inference.ledger.batches import (
     note,
     open_calls,
 )
+from contextcliff_dagster.inference.ledger.campaigns import ensure_campaign
 from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.ledger.prune import prune, rename_in_ledger
 from contextcliff_dagster.inference.requests.call_plan import Failure
 from contextcliff_dagster.inference.spending import Budget, Spend
 from contextcliff_dagster_tests.inference.ledger.test_ledger import CALLS, SCOPE, answer, begin
@@ -63,6 +65,21 @@ def test_its_calls_are_its_own_until_each_has_an_answer(ledger: Ledger) -> None:
     (ended,) = batches_of(ledger, is_open=False)
     assert ended.ended_at is not None
     assert begin(ledger, CALLS[1]).state == "send"
+
+
+def test_a_study_with_an_open_batch_is_neither_pruned_nor_renamed(ledger: Ledger) -> None:
+    batch = begun(ledger)
+    ensure_campaign(ledger, "s", "c")
+    for change in (lambda: prune(ledger, "s"), lambda: rename_in_ledger(ledger, "s", "t")):
+        with pytest.raises(StoreError, match="or its batches"):
+            change()
+    claimed = open_calls(ledger, batch)
+    never = (Failure("cancelled", "x"), Spend())
+    give_up(ledger, batch, claimed, dict.fromkeys(claimed, never), ends=True)
+    rename_in_ledger(ledger, "s", "t")
+    assert [one.owner for one in batches_of(ledger, study="t")] == [batch.owner]
+    prune(ledger, "t")
+    assert not batches_of(ledger)
 
 
 def test_it_outlives_the_process_that_began_it(ledger: Ledger) -> None:
