@@ -87,14 +87,14 @@ def encoder() -> Embedder | None:
 
 def measure_coherent(text: str) -> tuple[float, float]:
     """Measure one text like `measure_text`, including the coherence of its sentences."""
-    from contextcliff_dagster.extensions.continuation.prose.embedders import sentence_coherence
+    from contextcliff_dagster.extensions.continuation.prose.embedders import coherence_of_texts
     from contextcliff_dagster.extensions.continuation.prose.words import read_prose
 
     embedder = encoder()
     words, seconds = measure_text(text)
     start = time.process_time()
     if embedder is not None:
-        sentence_coherence(read_prose(text), embedder)
+        coherence_of_texts([read_prose(text)], embedder)
     return words, seconds + time.process_time() - start
 
 

@@ -64,6 +64,7 @@ from contextcliff_dagster.extensions.visibility.tasks.catalogue import (
 )
 from contextcliff_dagster.extensions.visibility.tasks.task import Space
 from contextcliff_dagster.store import Store
+from contextcliff_dagster_tests.extensions.visibility.landscapes import objective_of
 
 SEARCHES: dict[str, Callable[[Space, int, bool], Search]] = {
     "random": lambda space, seed, up: RandomSearch(space, seed),
@@ -95,7 +96,7 @@ def baseline(name: str, points: int, budget: int, runs: int) -> list[str]:
         last, areas = [], []
         for seed in range(runs):
             start = start_of(landscape, "low", seed).config
-            objective = landscape.objective(task.space, seed % SPLITS)
+            objective = objective_of(landscape, task.space, seed % SPLITS)
             trials = run_search(make(task.space, seed, up), objective, start, budget)
             curve = regret_curve(trials, landscape.best, landscape.worst, higher_is_better=up)
             last.append(curve[-1])

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from contextcliff_dagster.analysis.records import AnalysisSettings, Sample
+from contextcliff_dagster.analysis.records import AnalysisSettings, Sample, documents_of
 from contextcliff_dagster.analysis.statistics.intervals import (
     band_quantile,
     design_effect,
@@ -451,13 +451,9 @@ def _agree(drop: Drop, change: EntropyChange) -> bool:
 
 def _units(matched: MatchedAttention) -> tuple[Floats, Floats]:
     """Return each document's length and mean entropy, in order; merges neighbours above 400."""
-    _, first_row, unit, count = np.unique(
-        matched.document, return_index=True, return_inverse=True, return_counts=True
-    )
-    entropy = np.bincount(unit, weights=matched.examples["entropy"].to_numpy(np.float64)) / count
-    lengths = matched.length_tokens[first_row].astype(np.float64)
-    order = np.argsort(lengths, kind="stable")
-    lengths, entropy = lengths[order], entropy[order]
+    of_example = matched.examples["entropy"].to_numpy(np.float64)
+    documents = documents_of(matched.document, matched.length_tokens, of_example)
+    lengths, entropy = documents.length_tokens.astype(np.float64), documents.s / documents.n
     if len(lengths) <= _MOST_UNITS:
         return lengths, entropy
     group = np.arange(len(lengths)) * _MOST_UNITS // len(lengths)

@@ -51,13 +51,7 @@ from contextcliff_dagster.analysis.statistics.intervals import (
 )
 from contextcliff_dagster.analysis.statistics.permutation_scan import SPLIT_LIMIT, scan_at
 from contextcliff_dagster.contracts import Verdict, level
-from contextcliff_dagster.contracts.results.cliffs import (
-    Baseline,
-    MissingByLength,
-    Recovery,
-    Zone,
-    ZoneName,
-)
+from contextcliff_dagster.contracts.results.cliffs import Baseline, MissingByLength, Recovery, Zone
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +60,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.statistics.falling_curve import FallingCurve
     from contextcliff_dagster.analysis.statistics.permutation_scan import Dip, Scan, Split
     from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
-    from contextcliff_dagster.contracts.results.cliffs import Look
+    from contextcliff_dagster.contracts.results.cliffs import Look, ZoneName
 
 LEAST_EXAMPLES = 30
 LEAST_DOCUMENTS = 20
@@ -187,17 +181,13 @@ def find_verdict(documents: Documents, settings: AnalysisSettings, baseline: Bas
 def _floor(baseline: Baseline, guessing: float) -> str:
     """Return a sentence on why the baseline leaves no room for a drop; empty if it leaves room."""
     mean, low, high = baseline.mean or 0.0, baseline.ci_low or 0.0, baseline.ci_high or 1.0
+    fail = "short documents already fail, so no length is safe"
     if guessing and low <= guessing:
         return (
             f"The baseline score is {mean:.2f} [{low:.2f}, {high:.2f}], not better than guessing "
-            f"({guessing:.2f}): short documents already fail, so no length is safe."
+            f"({guessing:.2f}): {fail}."
         )
-    if mean < FLOOR:
-        return (
-            f"The baseline score is {mean:.2f}, below {FLOOR:.2f}: short "
-            "documents already fail, so no length is safe."
-        )
-    return ""
+    return f"The baseline score is {mean:.2f}, below {FLOOR:.2f}: {fail}." if mean < FLOOR else ""
 
 
 def judge(scan: Scan, curve: FallingCurve, settings: AnalysisSettings) -> Finding:
@@ -227,11 +217,10 @@ def judge(scan: Scan, curve: FallingCurve, settings: AnalysisSettings) -> Findin
     note = ""
     if significant:
         large = f"a drop of {least_drop:.0%} or more counts as large"
-        note = f"A drop with length is visible, {size}. " + (
-            f"It is not large: {large}."
-            if drop.high < least_drop
-            else f"More examples would show whether it is large: {large}."
-        )
+        outcome = "It is not large"
+        if drop.high >= least_drop:
+            outcome = "More examples would show whether it is large"
+        note = f"A drop with length is visible, {size}. {outcome}: {large}."
     elif scan.rise_p_value <= alpha:
         note = "The score rises with length: questions on short documents may be harder."
     return Finding(Verdict.STABLE, note=note, scan=scan, curve=curve, visible=significant)
@@ -389,6 +378,8 @@ def judge_adjusted_drop(
 ) -> tuple[Literal["yes", "no"], str]:
     """Return whether length causes the drop, and why: a sentence that starts with ``head``."""
     drop, measured_drop = adjusted.drop.value, adjusted.measured
+    low, high = _percent(adjusted.drop.low), _percent(adjusted.drop.high)
+    head += f" {_percent(drop)} [{low}, {high}], and {_percent(measured_drop)} as measured"
     if not finding.visible:
         if abs(drop - measured_drop) >= ALARM_SHARE * settings.tolerance:
             return "no", f"{head}: {adjusted.hidden} hides the effect of length."
@@ -399,7 +390,7 @@ def judge_adjusted_drop(
     return "yes", f"{head}."
 
 
-def percent(share: float) -> str:
+def _percent(share: float) -> str:
     return f"{share:.0%}".replace("-0%", "0%")
 
 
@@ -718,11 +709,9 @@ def limited_cap(cap: Cap, missing: MissingByLength | None, settings: AnalysisSet
     if missing.cap_tokens is not None and missing.cap_tokens >= cap.tokens:
         return cap
     drop, tokens = level(settings.tolerance), missing.cap_tokens
-    consequence = (
-        "no length is safe"
-        if tokens is None
-        else f"the score stays within {drop} of its baseline up to {tokens:,} tokens"
-    )
+    consequence = "no length is safe"
+    if tokens is not None:
+        consequence = f"the score stays within {drop} of its baseline up to {tokens:,} tokens"
     return Cap(
         missing.cap_tokens,
         f"Missing answers limit the cap: {missing.share_short:.0%} of the shortest {_ENDS:.0%} of "

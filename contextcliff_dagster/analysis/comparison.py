@@ -24,13 +24,7 @@ from contextcliff_dagster.analysis.contrast import (
 )
 from contextcliff_dagster.analysis.kv_costs import kv_comparison
 from contextcliff_dagster.analysis.statistics.intervals import loss_lengths, resample_weights
-from contextcliff_dagster.contracts import (
-    DROPS,
-    RESULT_VERSION,
-    ContextCliffError,
-    LengthBin,
-    Verdict,
-)
+from contextcliff_dagster.contracts import DROPS, RESULT_VERSION, ContextCliffError, Verdict
 from contextcliff_dagster.contracts.results.comparison import (
     ComparedCaps,
     ComparedSide,
@@ -48,6 +42,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from contextcliff_dagster.analysis.records import AnalysisSettings
+    from contextcliff_dagster.contracts import LengthBin
     from contextcliff_dagster.contracts.arrays import Floats
     from contextcliff_dagster.contracts.results import Cliffs
 

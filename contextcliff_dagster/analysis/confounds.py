@@ -49,10 +49,9 @@ from contextcliff_dagster.analysis.cliff import (
     conclude,
     drop_window,
     judge_adjusted_drop,
-    percent,
 )
 from contextcliff_dagster.analysis.control_tests import ControlAnswers, judge_controls
-from contextcliff_dagster.analysis.records import CATEGORIES, AnalysisSettings, Sample
+from contextcliff_dagster.analysis.records import CATEGORIES, AnalysisSettings, Sample, ranks_of
 from contextcliff_dagster.analysis.statistics.falling_curve import Estimate
 from contextcliff_dagster.analysis.statistics.intervals import bin_means, document_interval
 from contextcliff_dagster.analysis.statistics.rank_tests import cells_of, exchanges, standardise
@@ -191,11 +190,7 @@ def _by_category(
             if before > 0 and alike[0] > 0:
                 drop, strength = _drop(alike, equal.variance, settings.confidence)
                 measured = float(1.0 - after / before)
-                head = (
-                    f"With an equal mix of {words}, the drop {beyond.words} is "
-                    f"{percent(drop.value)} [{percent(drop.low)}, {percent(drop.high)}], and "
-                    f"{percent(measured)} as measured"
-                )
+                head = f"With an equal mix of {words}, the drop {beyond.words} is"
                 adjusted = AdjustedDrop(
                     drop, strength, measured, f"other {words}", "the changing mix"
                 )
@@ -505,9 +500,7 @@ def _in_time(timed: pd.DataFrame) -> tuple[Floats, Floats, Floats]:
     score = timed["score"].to_numpy(np.float64)
     bins = timed["bin_index"].to_numpy(np.int64) + 1
     mean = np.bincount(bins, score) / np.maximum(np.bincount(bins), 1)
-    names = timed["document_id"].cat.codes.to_numpy(np.int64)
-    nameless = timed["document_id"].to_numpy() == ""
-    unit = np.where(nameless, names.max() + 1 + np.arange(len(names)), names)
+    unit = ranks_of(timed["document_id"], np.arange(len(timed)))
     time, off, score = _means(unit, timed["finished_s"], score - mean[bins], score)
     order = np.argsort(time, kind="stable")
     time, off, score = time[order], off[order], score[order]

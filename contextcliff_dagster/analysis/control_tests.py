@@ -20,13 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.cliff import (
-    AdjustedDrop,
-    DropWindow,
-    Finding,
-    judge_adjusted_drop,
-    percent,
-)
+from contextcliff_dagster.analysis.cliff import AdjustedDrop, judge_adjusted_drop
 from contextcliff_dagster.analysis.records import AnalysisSettings, Sample, clean_records
 from contextcliff_dagster.analysis.statistics.falling_curve import Estimate
 from contextcliff_dagster.analysis.statistics.intervals import bin_means, mean_score
@@ -36,6 +30,7 @@ from contextcliff_dagster.contracts.results.questions import Control, ControlRes
 if TYPE_CHECKING:
     import pandas as pd
 
+    from contextcliff_dagster.analysis.cliff import DropWindow, Finding
     from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 LEAST_ORACLE = 0.1
@@ -95,8 +90,7 @@ def oracle(
     measured = 1.0 - m1 / m0
     head = (
         f"With the evidence alone, the model scores {_mean_text(near)} before and "
-        f"{_mean_text(far)} {beyond.words}; at equal difficulty the drop is {percent(drop.value)} "
-        f"[{percent(drop.low)}, {percent(drop.high)}], and {percent(measured)} as measured"
+        f"{_mean_text(far)} {beyond.words}; at equal difficulty the drop is"
     )
     strength = drop.value / max(drop.value - drop.low, 1e-9)
     adjusted = AdjustedDrop(drop, strength, measured, "harder questions", "a change of difficulty")

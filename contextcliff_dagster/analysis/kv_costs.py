@@ -269,21 +269,17 @@ def median_of(values: Floats, confidence: float) -> Median | None:
 def saving_sentence(kv: KvPolicy, equal: EqualScore, saved: float | None) -> str:
     """Return a sentence on the savings at equal score and the length up to which they hold."""
     meaning = f"mean drop below {equal.margin:g} in every length window"
+    sure = f"({meaning}, {equal.confidence:.0%} confidence)"
     if equal.tokens is None:
         memory = "" if saved is None else f"; it {_saves(saved)} of the cache"
-        return (
-            f"{kv.label} is not shown to score as well at any length ({meaning}, "
-            f"{equal.confidence:.0%} confidence){memory}."
-        )
+        return f"{kv.label} is not shown to score as well at any length {sure}{memory}."
     if saved is None:
         return (
-            f"{kv.label} has an equal score ({meaning}, {equal.confidence:.0%} confidence) up to "
-            f"{equal.tokens:,} tokens; its memory was not measured."
+            f"{kv.label} has an equal score {sure} up to {equal.tokens:,} tokens; its memory was "
+            "not measured."
         )
-    return (
-        f"At equal score ({meaning}, {equal.confidence:.0%} confidence), {kv.label} "
-        f"{_saves(saved)} of the cache up to {equal.tokens:,} tokens."
-    )
+    to = f"up to {equal.tokens:,} tokens"
+    return f"At equal score {sure}, {kv.label} {_saves(saved)} of the cache {to}."
 
 
 def _saves(saved: float) -> str:

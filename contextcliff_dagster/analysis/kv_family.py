@@ -20,25 +20,13 @@ from contextcliff_dagster.analysis.contrast import (
 )
 from contextcliff_dagster.analysis.kv_costs import own_loss
 from contextcliff_dagster.analysis.records import AnalysisSettings
-from contextcliff_dagster.analysis.statistics.intervals import resample_weights
+from contextcliff_dagster.analysis.statistics.intervals import Crossing, resample_weights
 from contextcliff_dagster.analysis.statistics.rank_tests import holm
 from contextcliff_dagster.contracts import LengthBin
 from contextcliff_dagster.contracts.results import Comparison
 from contextcliff_dagster.contracts.results.comparison import KvPolicy
 
 CONTROL = "random"
-
-
-@dataclass(frozen=True, slots=True)
-class LossAt:
-    """The length at which the loss from the whole cache's baseline reaches the tolerance.
-
-    The cap is shorter. None, for the length or an interval end: not within the measured lengths.
-    """
-
-    tokens: int | None
-    low: int | None
-    high: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +44,8 @@ class AgainstRandom:
 class KvMember:
     """One policy at one budget. ``comparison``: the reference model (A) against this policy (B).
 
-    ``cap_tokens`` and ``loss`` refer to the reference's baseline; ``baseline`` is the policy's own.
+    ``cap_tokens`` and ``loss``, the longer length at which the tolerance is lost, refer to the
+    reference's baseline; ``baseline`` is the policy's own.
     ``shortest_tokens``: length of the shortest document that both answered.
     """
 
@@ -65,7 +54,7 @@ class KvMember:
     verdict: str
     cap_tokens: int | None
     baseline: float | None
-    loss: LossAt
+    loss: Crossing
     shortest_tokens: int
     n: int
     comparison: Comparison | None = None
@@ -107,14 +96,15 @@ def kv_family(
         longest.append(int(side.length_tokens.max()))
         shared = pair_records(baseline.records, model.records, bins) if baseline else None
         lengths = (shared.a if shared and shared.paired else side).length_tokens
+        cap, loss = _cap_and_loss(model, side, comparison, settings)
         members.append(
             KvMember(
                 model=model.name,
                 kv=model.kv,
                 verdict=model.cliffs.verdict.value if model.cliffs else "",
-                cap_tokens=_cap(model, comparison),
-                baseline=_baseline(model),
-                loss=_loss(side, comparison, settings),
+                cap_tokens=cap,
+                baseline=model.cliffs.baseline.mean if model.cliffs else None,
+                loss=loss,
                 shortest_tokens=int(lengths.min()),
                 n=int(side.n.sum()),
                 comparison=comparison,
@@ -127,21 +117,14 @@ def kv_family(
     return KvFamily(head.kv.base, members, max(longest), settings.tolerance, settings.confidence)
 
 
-def _cap(one: Measured, comparison: Comparison | None) -> int | None:
-    if comparison is not None and comparison.kv is not None and comparison.kv.cap is not None:
-        return comparison.kv.cap.tokens
-    return one.cliffs.safe_cap_tokens if one.cliffs else None
-
-
-def _loss(side: Side, comparison: Comparison | None, settings: AnalysisSettings) -> LossAt:
+def _cap_and_loss(
+    one: Measured, side: Side, comparison: Comparison | None, settings: AnalysisSettings
+) -> tuple[int | None, Crossing]:
     if comparison is not None and comparison.kv is not None and comparison.kv.cap is not None:
         cap = comparison.kv.cap
-        return LossAt(cap.lost_tokens, cap.lost_low, cap.lost_high)
-    return LossAt(*own_loss(side, settings))
-
-
-def _baseline(one: Measured | None) -> float | None:
-    return one.cliffs.baseline.mean if one and one.cliffs else None
+        return cap.tokens, Crossing(cap.lost_tokens, cap.lost_low, cap.lost_high)
+    own_cap = one.cliffs.safe_cap_tokens if one.cliffs else None
+    return own_cap, Crossing(*own_loss(side, settings))
 
 
 def _rank(kv: KvPolicy) -> tuple[bool, bool, str, float]:

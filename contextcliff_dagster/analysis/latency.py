@@ -55,7 +55,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contextcliff_dagster.analysis.statistics.intervals import binomial_quantile
+from contextcliff_dagster.analysis.statistics.intervals import binomial_quantile, thinned
 from contextcliff_dagster.analysis.statistics.permutation_scan import SPLIT_LIMIT
 from contextcliff_dagster.contracts import FailureTag
 from contextcliff_dagster.contracts.results.cliffs import (
@@ -357,9 +357,7 @@ def find_slowdown(
     """
     if len(ms) < LEAST_CALLS:
         return None
-    order = np.lexsort((ms, length_tokens))
-    if len(order) > _MOST_CALLS:
-        order = order[np.linspace(0, len(order) - 1, _MOST_CALLS).round().astype(np.int64)]
+    order = thinned(np.lexsort((ms, length_tokens)), _MOST_CALLS)
     lengths, log_ms = length_tokens[order], np.log(ms[order])
     places = _places(lengths)
     if not len(places):
@@ -385,10 +383,7 @@ def _places(lengths: Floats) -> Ints:
     change = np.flatnonzero(np.diff(lengths) > 0) + 1
     least = max(_LEAST_SIDE, _LEAST_BEFORE * count)
     most = count - max(_LEAST_SIDE, _LEAST_AFTER * count)
-    places: Ints = change[(change >= least) & (change <= most)]
-    if len(places) > _MOST_PLACES:
-        places = places[np.linspace(0, len(places) - 1, _MOST_PLACES).round().astype(np.int64)]
-    return places
+    return thinned(change[(change >= least) & (change <= most)], _MOST_PLACES)
 
 
 def _law(design: Floats, theta: Floats) -> Floats:
@@ -558,9 +553,7 @@ def fit_length_law(length_tokens: Floats, ms: Floats) -> LengthLaw | None:
     """
     if len(ms) < LEAST_CALLS_OF_A_FIT or len(np.unique(length_tokens)) < LEAST_LENGTHS:
         return None
-    order = np.lexsort((ms, length_tokens))
-    if len(order) > _MOST_CALLS:
-        order = order[np.linspace(0, len(order) - 1, _MOST_CALLS).round().astype(np.int64)]
+    order = thinned(np.lexsort((ms, length_tokens)), _MOST_CALLS)
     lengths, times = length_tokens[order], ms[order]
     scale = float(lengths.max())
     design: Floats = np.vander(lengths / scale, 3, increasing=True)

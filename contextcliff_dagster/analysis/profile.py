@@ -192,19 +192,17 @@ def _row(
     low, high = _interval(mean, n, settings)
     return nulls(
         BinResult,
-        bin=length_bin.bin,
+        **{name: getattr(length_bin, name) for name in _OF_BIN},
         n=0 if np.isnan(n) else int(n),
-        edge_low=length_bin.edge_low,
-        edge_high=length_bin.edge_high,
-        min_tokens=length_bin.min_tokens,
-        median_tokens=length_bin.median_tokens,
-        max_tokens=length_bin.max_tokens,
         mean=mean,
         ci_low=low,
         ci_high=high,
         missing=0,
         ci_width=None if low is None or high is None else high - low,
     )
+
+
+_OF_BIN = ("bin", "edge_low", "edge_high", "min_tokens", "median_tokens", "max_tokens")
 
 
 def _interval(
@@ -444,23 +442,22 @@ def _head(sample: Sample, settings: AnalysisSettings, context: ProfileContext) -
     head = ResultHead(
         schema_version=RESULT_VERSION,
         created_at=created,
-        study=context.study,
-        model=context.model,
-        campaign=context.campaign,
-        task=context.task,
-        tokenizer=context.tokenizer,
-        identity=context.identity,
-        window_tokens=context.window_tokens,
-        length_unit=context.length_unit,
+        **{name: getattr(context, name) for name in _OF_CONTEXT},
         n=len(sample.examples),
         n_documents=int(sample.examples["document"].nunique()) if sample.documents_known else None,
         missing=sample.missing,
         missing_share=unanswered / planned if planned else 0.0,
         provenance=cast("Provenance", provenance),
         method_version=METHOD_VERSION,
-        scorer_version=context.scorer_version,
     )
     return {field.name: getattr(head, field.name) for field in fields(head)}
+
+
+_OF_CONTEXT = (
+    *("study", "model", "campaign", "task", "tokenizer", "identity", "window_tokens"),
+    *("length_unit", "scorer_version"),
+)
+"""Fields of the header that the context gives."""
 
 
 def _last_octave(sample: Sample, cap: int | None) -> LastOctave | None:

@@ -129,8 +129,8 @@ def average_replicates(calls: pd.DataFrame, answered: Bools) -> pd.DataFrame:
     rows = calls.loc[answered, [*_OF_EXAMPLE, *columns]].reset_index(drop=True)
     # A row without an example id is its own example, a row without a document id its own document;
     # rows without an id come last.
-    example = _named(rows["example_id"], np.arange(len(rows)))
-    document = rows["document"] = _named(rows["document_id"], example)
+    example = ranks_of(rows["example_id"], np.arange(len(rows)))
+    document = rows["document"] = ranks_of(rows["document_id"], example)
     width = int(example.max()) + 1 if len(example) else 1
     key = document * width + example
     if (np.diff(np.sort(key)) > 0).all():
@@ -155,7 +155,7 @@ _OF_EXAMPLE = (
 )  # fmt: skip
 
 
-def _named(column: pd.Series[Any], otherwise: Ints) -> Ints:
+def ranks_of(column: pd.Series[Any], otherwise: Ints) -> Ints:
     """Return the rank of each name in ``column``; rows without one rank last, by ``otherwise``."""
     names, codes = column.cat.categories, column.cat.codes.to_numpy(np.int64)
     return np.where((names == "")[codes], len(names) + otherwise, codes)
@@ -177,6 +177,18 @@ class Documents:
     s: Floats
     binary: bool
     chance: float = 0.0
+
+
+def documents_of(
+    document: Ints, length_tokens: Ints, scores: Floats, chance: float = 0.0
+) -> Documents:
+    """Return the documents of examples in order of length (N), with their scores summed."""
+    numbers, first, unit = np.unique(document, return_index=True, return_inverse=True)
+    lengths = length_tokens[first]  # a document's first example is its shortest
+    order = np.argsort(lengths, kind="stable")
+    n, s = (np.bincount(unit, of, len(numbers))[order] for of in (None, scores))
+    binary = bool(((scores == 0.0) | (scores == 1.0)).all())
+    return Documents(lengths[order], n.astype(np.float64), s.astype(np.float64), binary, chance)
 
 
 @dataclass(frozen=True)
@@ -213,27 +225,15 @@ class Sample:
 
     def document_of_calls(self) -> Ints:
         """Return each call's document number; a call without a document gets its own number."""
-        names = self.calls["document_id"].cat
-        code = names.codes.to_numpy(np.int64)
-        nameless = np.asarray(names.categories == "")[code]
-        return np.where(nameless, len(names.categories) + np.arange(len(code)), code)
+        return ranks_of(self.calls["document_id"], np.arange(len(self.calls)))
 
     def documents(self) -> Documents:
         """Return the documents, with the scores of their examples summed."""
+        document, lengths = (
+            self.examples[name].to_numpy(np.int64) for name in ("document", "length_tokens")
+        )
         scores = self.examples["score"].to_numpy(np.float64)
-        _, first, document = np.unique(
-            self.examples["document"].to_numpy(np.int64), return_index=True, return_inverse=True
-        )
-        # Examples are in order of length: a document's first is its shortest.
-        lengths = self.examples["length_tokens"].to_numpy(np.int64)[first]
-        order = np.argsort(lengths, kind="stable")
-        return Documents(
-            lengths[order],
-            np.bincount(document, minlength=len(first)).astype(np.float64)[order],
-            np.bincount(document, weights=scores, minlength=len(first)).astype(np.float64)[order],
-            bool(((scores == 0.0) | (scores == 1.0)).all()),
-            self.chance,
-        )
+        return documents_of(document, lengths, scores, self.chance)
 
 
 def clean_records(records: pd.DataFrame, bins: Sequence[LengthBin], chance: float = 0.0) -> Sample:

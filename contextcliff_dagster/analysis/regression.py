@@ -221,8 +221,7 @@ class FlipRates:
             log = log + betaln(a + lost, b + n - lost) - betaln(a, b)
         weights: Floats = np.exp(log - log.max()) @ density
         inside = now.lost[now.length_tokens < plateau_tokens]
-        running = np.concatenate([[0], np.cumsum(inside)]).astype(np.int64)
-        return cls(weights / weights.sum(), dispersion, running)
+        return cls(weights / weights.sum(), dispersion, _running(inside))
 
     def outside(self, start: Ints, end: Ints) -> Floats:
         """Return P(`RATES`) given the plateau outside windows [start, end) (W, P)."""

@@ -72,7 +72,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from contextcliff_dagster.analysis.cliff import baseline_of, cap_of, conclude, conclude_again
-from contextcliff_dagster.analysis.records import AnalysisSettings, Documents, Sample, clean_records
+from contextcliff_dagster.analysis.records import Documents, clean_records, documents_of
 from contextcliff_dagster.analysis.statistics.falling_curve import curve_points
 from contextcliff_dagster.contracts.results.cliffs import (
     BinRatio,
@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from contextcliff_dagster.analysis.cliff import Conclusion, Finding
+    from contextcliff_dagster.analysis.records import AnalysisSettings, Sample
     from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 RULER_THRESHOLD = 0.856
@@ -514,11 +515,8 @@ def variance_signal(
         )
     document, length_tokens, m = document[room], length_tokens[room], mean[room]
     v = (scores[room] - m) ** 2 / (m * (1.0 - m))
-    _, first, unit = np.unique(document, return_index=True, return_inverse=True)
-    lengths = length_tokens[first]
-    order = np.argsort(lengths, kind="stable")
-    n, s = np.bincount(unit)[order].astype(np.float64), np.bincount(unit, weights=v)[order]
-    lengths = lengths[order]
+    documents = documents_of(document, length_tokens, v)
+    lengths, n, s = documents.length_tokens, documents.n, documents.s
     group = np.arange(len(n)) * min(len(n), _MOST_UNITS) // len(n)
     first = np.flatnonzero(np.diff(group, prepend=-1))
     n, s = np.add.reduceat(n, first), np.add.reduceat(s, first)

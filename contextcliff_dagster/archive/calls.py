@@ -8,11 +8,16 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from contextcliff_dagster.archive.container import Allowance, damaged, json_object, parquet_table
 from contextcliff_dagster.contracts import ContextCliffError, Example, StoreError
 from contextcliff_dagster.inference.engines.base import MOST_TOKENS
+from contextcliff_dagster.inference.ledger.backend import Database
+from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.schema import (
     CHECKSUMS_SINCE,
     COLUMNS,
@@ -25,12 +30,6 @@ from contextcliff_dagster.inference.ledger.statements import insert, keep_import
 from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.inference.requests.call_plan import call_key
 from contextcliff_dagster.inference.requests.recipe import Recipe
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from contextcliff_dagster.inference.ledger.backend import Database
-    from contextcliff_dagster.inference.ledger.ledger import Ledger
 
 _LONGEST_ORIGIN = 400
 _CALLS = "call_key IN (SELECT call_key FROM wanted)"
@@ -105,8 +104,6 @@ def _choose_calls(db: Database, study: str, asked: Iterable[str]) -> None:
 
 def _under_own_name(calls: pa.Table, study: str, models: pa.Table) -> pa.Table:
     """Return ``calls`` under this study's name, even if another study paid for them."""
-    import pyarrow as pa
-
     names = {
         (row["campaign"], row["identity_hash"]): row["model"]
         for row in reversed(models.to_pylist())
@@ -120,15 +117,11 @@ def _under_own_name(calls: pa.Table, study: str, models: pa.Table) -> pa.Table:
 
 
 def arrow_schema(table: str) -> pa.Schema:
-    import pyarrow as pa
-
     types = {"TEXT": pa.string(), "INTEGER": pa.int64(), "REAL": pa.float64(), "BLOB": pa.binary()}
     return pa.schema([(name, types[kind]) for name, kind in columns(table).items()])
 
 
 def _rows(db: Database, table: str, where: str, study: str) -> pa.Table:
-    import pyarrow as pa
-
     schema, source = arrow_schema(table), table
     names = ", ".join(schema.names)
     if table == "results":  # includes imported results; `attempts` names their owners
@@ -168,9 +161,6 @@ def read_tables(
 def own_rows(tables: Mapping[str, pa.Table], study: str, name: str) -> dict[str, pa.Table]:
     """Return the tables under the study name ``name``, without rows that another study paid for
     (in archives of older versions)."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     own_tables = dict(tables)
     own_tables["calls"] = _under_own_name(tables["calls"], study, tables["campaign_models"])
     own_tables["attempts"] = tables["attempts"].filter(pc.field("study") == study)
@@ -202,8 +192,6 @@ def merge_calls(
     Raises:
         StoreError: a model of the same campaign has another serving identity here.
     """
-    import pyarrow as pa
-
     for row in tables["campaign_models"].to_pylist():
         key = (row["study"], row["campaign"], row["model"])
         identity = db.execute(
@@ -269,7 +257,7 @@ _MOST = {
 }
 _NO_ANSWER = (None, "context_overflow", "invalid_truncated", "content_filter")
 
-Tables = Mapping[str, "pa.Table"]
+Tables = Mapping[str, pa.Table]
 
 
 def check_rows(
@@ -294,11 +282,8 @@ def check_rows(
         raise damaged(file, "its campaigns are not those named in its head")
     recipes = {row["recipe_hash"]: _recipe(file, row) for row in rows["recipes"]}
     for row in rows["identities"]:
-        _require(
-            file,
-            "identities",
-            Identity(_json(file, "identities", row["body"])).hash == row["identity_hash"],
-        )
+        identity = Identity(_json(file, "identities", row["body"]))
+        _require(file, "identities", identity.hash == row["identity_hash"])
     described = {row["document_id"]: _check_document(row, allowance) for row in rows["documents"]}
     texts = {**documents, **described}
     valid_values = {
@@ -332,9 +317,6 @@ def check_rows(
 
 def _check_table(file: Path, name: str, table: pa.Table) -> None:
     """Raise StoreError for a table with invalid keys, missing values, amounts or times."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     refuse = partial(_require, file, name)
     for column in required_columns(name):
         if column in table.column_names:  # an archive of an older version has fewer
@@ -366,8 +348,6 @@ def _is_time(text: str) -> bool:
 
 
 def _check_document(row: Mapping[str, Any], allowance: Allowance) -> str | None:
-    import pyarrow as pa
-
     if row.get("pruned_at") is not None:
         return None
     allowance.take(row["bytes"])

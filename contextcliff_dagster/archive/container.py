@@ -41,7 +41,6 @@ from contextcliff_dagster.store import write_atomic
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
 FORMAT, FORMAT_VERSION = "contextcliff-study", 2
 ARCHIVE_HEAD = "archive.json"
 
@@ -431,7 +430,7 @@ def check_texts(file: Path, texts: Iterable[tuple[str | None, str | None]]) -> d
     checked: dict[str, str] = {}
     for document_id, text in texts:
         is_new = text is not None and document_id not in checked
-        if not is_new or hashlib.sha256(str(text).encode()).hexdigest() != document_id:
+        if not is_new or sha256(str(text).encode()) != document_id:
             raise damaged(file, "a document of its sample does not match its id")
         checked[str(document_id)] = str(text)
     return checked

@@ -240,7 +240,6 @@ def _name_results(folder: Path, old: str, new: str, tables: Iterable[Table]) -> 
 
 
 def _name_in_table(file: Path, new: str) -> None:
-
     try:
         with pq.ParquetFile(file) as opened:
             names = opened.schema_arrow.names

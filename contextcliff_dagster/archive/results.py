@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contextcliff_dagster.archive import container
-from contextcliff_dagster.archive.calls import arrow_schema
 from contextcliff_dagster.archive.container import Allowance, json_object, malformed
 from contextcliff_dagster.contracts import ANSWERS, StoreError, StudyError
 from contextcliff_dagster.inference.ledger.backend import Database
@@ -179,6 +177,8 @@ def _write_parquet(path: Path, batches: Iterator[list[dict[str, Any]]]) -> Expor
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from contextcliff_dagster.archive.calls import arrow_schema
+
     kinds = {field.name: field for table in ("calls", "results") for field in arrow_schema(table)}
     fields = [kinds[name] for name in [*_OF_CALL, *_OF_RESULT]]
     answers = ANSWERS.arrow_schema()
@@ -228,11 +228,8 @@ def pack(lists: Mapping[str, KeptList]) -> dict[str, bytes]:
         for row in documents.rows
     ]
     table = pa.Table.from_pylist(rows, schema=_schema())
-    return dict(
-        zip(
-            KEPT_MEMBERS, (container.json_bytes(heads), container.parquet_bytes(table)), strict=True
-        )
-    )
+    contents = container.json_bytes(heads), container.parquet_bytes(table)
+    return dict(zip(KEPT_MEMBERS, contents, strict=True))
 
 
 def unpack(members: Mapping[str, bytes], allowance: Allowance) -> dict[str, KeptList]:
@@ -257,7 +254,7 @@ def unpack(members: Mapping[str, bytes], allowance: Allowance) -> dict[str, Kept
         for row in table.to_pylist():
             rows[row["experiment"]].append({**json_object(row["values"]), "text": row["text"]})
         for row in (row for of in rows.values() for row in of):
-            if hashlib.sha256(_text(row["text"]).encode()).hexdigest() != row["document_id"]:
+            if container.sha256(_text(row["text"]).encode()) != row["document_id"]:
                 raise ValueError("document_id")
     return {name: KeptList(docs.made_by, docs.sources, rows[name]) for name, docs in lists.items()}
 

@@ -6,7 +6,10 @@ import importlib.metadata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+import pydantic
 
 from contextcliff_dagster.archive import calls, container
 from contextcliff_dagster.archive.calls import check_rows
@@ -21,17 +24,12 @@ from contextcliff_dagster.archive.container import (
 )
 from contextcliff_dagster.archive.results import KEPT_MEMBERS, KeptList, pack, unpack
 from contextcliff_dagster.contracts import SCHEMA_VERSION, StoreError, StudyError
+from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.schema import LEDGER_VERSION
 from contextcliff_dagster.sampling.manifest import MANIFEST_FILES, Manifest, load_manifest
 from contextcliff_dagster.store import Store, write_atomic
 from contextcliff_dagster.studies import Study, kept_in, load_studies, measures, own_study
 from contextcliff_dagster.studies.study import PROMPT_FILES
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from contextcliff_dagster.inference.ledger.ledger import Ledger
-
 
 _MEMBERS = ("study.json", *(f"ledger/{name}.parquet" for name in calls.TABLES))
 
@@ -73,8 +71,6 @@ def export_study(
         StudyError: nothing is measured yet, or there is no such campaign.
         StoreError: the store cannot be read or the file not written.
     """
-    from contextcliff_dagster.inference.ledger.ledger import Ledger
-
     folder = store.manifest_dir(study.name)
     sampled = study.has_corpus
     if (sampled and not (folder / MANIFEST_FILES[0]).is_file()) or not store.has_ledger:
@@ -116,7 +112,7 @@ def export_study(
     return _summary(study, manifest, tables, data)
 
 
-Restore = Callable[["Study", Store, Mapping[str, KeptList], Path], Callable[[], None]]
+Restore = Callable[[Study, Store, Mapping[str, KeptList], Path], Callable[[], None]]
 """Function that checks the documents of experiments and returns a function to store them."""
 
 
@@ -144,8 +140,6 @@ def import_study(
             (another sample or another serving identity under the same name).
         StudyError: another study has that name, shipped or the user's own.
     """
-    from contextcliff_dagster.inference.ledger.ledger import Ledger
-
     head, members, data = container.read(
         file, _MEMBERS, SAMPLE_MEMBERS, (EXAMPLES_MEMBER,), KEPT_MEMBERS
     )
@@ -228,8 +222,6 @@ def _restore(
     data: Mapping[str, Any], head: Mapping[str, Any], store: Store, file: Path, name: str | None
 ) -> tuple[Study, dict[Path, str]]:
     """Return the archive's study, and its prompt texts by their path in the store."""
-    import pydantic
-
     try:
         study = Study.model_validate(data["study"])  # its name is checked here: it becomes a path
         used = [key for key in PROMPT_FILES if getattr(study.prompt, key)]

@@ -7,15 +7,13 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
+import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.yaml_config import load_validated
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 COLUMNS = (
     "source", "model", "task", "sample", "length_tokens", "length_unit", "score", "document",
@@ -202,8 +200,6 @@ def read_table(path: Path) -> pd.DataFrame:
     Raises:
         ContextCliffError: the table cannot be read, lacks a column, or has a score outside 0..1.
     """
-    import pandas as pd
-
     try:
         rows = pd.read_csv(path, dtype=str, keep_default_na=False)
     except (OSError, EOFError, ValueError, zlib.error) as error:

@@ -222,7 +222,7 @@ def over_data(options: StudyOptions, *, tell: bool = True) -> Study:
     parts += [kind] if kind is not None and options.data is not None else []
     parts += [dict(options.columns)] if options.columns else []
     digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:6]
-    corpus = {"kind": source.kind, **with_tasks(source.kind, source.options, options.tasks)}
+    corpus = with_tasks(source.kind, source.options, options.tasks)
     # A prompt that begins the answer with the question needs only the statement's beginning.
     if recall and "{question}" in (base.prompt.answer_prefix or ""):
         corpus["recall_question"] = "beginning"
@@ -230,7 +230,7 @@ def over_data(options: StudyOptions, *, tell: bool = True) -> Study:
     changes: dict[str, Any] = {
         "name": name,
         "description": f"Verbatim recall of {path}." if recall else f"Examples of {path}.",
-        "corpus": corpus,
+        "corpus": {"kind": source.kind, **corpus},
         "target": None,
         "models": models or tuple(base.models),
     }
@@ -286,11 +286,10 @@ def _asked(
     scoring = {"primary": "contained"} if recall else _SCORING.get(kind, {"primary": "f1"})
     if recall or kind not in ("file", "folder"):
         return {"prompt": prompt, "scoring": scoring}
-    options = {key: value for key, value in corpus.items() if key != "kind"}
     texts: dict[str, str] = {}
     examples = []
     with suppress(CorpusError):  # the sentence comes with the sample
-        for entry in islice(open_corpus(kind, options).entries(), LOOKED_AT):
+        for entry in islice(open_corpus(kind, corpus).entries(), LOOKED_AT):
             if RULE in entry.example.metadata:
                 return {"prompt": prompt, "scoring": scoring}
             examples.append(entry.example)
@@ -320,13 +319,12 @@ def _bins(kind: str, corpus: Mapping[str, Any], most: int) -> int:
     from contextcliff_dagster.corpora.folder import FolderCorpus
     from contextcliff_dagster.corpora.registry import open_corpus
 
-    options = {key: value for key, value in corpus.items() if key != "kind"}
     documents = enough = most * _DOCUMENTS_PER_BIN
     if kind == "folder":
-        documents = FolderCorpus(options).count_to_read()  # without reading them
+        documents = FolderCorpus(corpus).count_to_read()  # without reading them
     else:
         with suppress(CorpusError):  # the sentence comes with the sample
-            documents = sum(1 for _ in islice(open_corpus(kind, options).documents(), enough))
+            documents = sum(1 for _ in islice(open_corpus(kind, corpus).documents(), enough))
     return min(most, max(2, documents // _DOCUMENTS_PER_BIN))
 
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.contracts.results import Cliffs
 
+_OF_SCORES = ("task", "tokenizer", "length_unit", "score_name", "copied_share")
+"""What a file of scores states about them, as the context of their analysis."""
 _LONGEST_PART = 120
 """Maximum bytes of a model's name in a file name; most file systems allow 255 in all."""
 
@@ -106,15 +108,8 @@ def analyze_files(
                     f"{path} has no times to the first token of {name} (column ttft_ms), so "
                     "--ttft-limit cannot be judged; add them, or leave the option out."
                 )
-            context = replace(
-                context,
-                task=scores.task,
-                tokenizer=scores.tokenizer,
-                length_unit=scores.length_unit,
-                score_name=scores.score_name,
-                warnings=scores.notes,
-                copied_share=scores.copied_share,
-            )
+            stated = {name: getattr(scores, name) for name in _OF_SCORES}
+            context = replace(context, warnings=scores.notes, **stated)
             result = profile_model(scores.frame, [], options.settings, context).cliffs
             answers = scores.frame[["length_tokens", "score"]].assign(model=name)
             yield Analyzed(path, result, answers)

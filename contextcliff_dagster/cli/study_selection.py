@@ -89,10 +89,7 @@ def profiled_campaign(store: Store, study: str, campaign: str | None = None) -> 
     if not campaigns:
         if known := known_study(study):
             require_length_profile(known)
-        raise StudyError(
-            f"Study {study!r} has no length profile in {store.root}; measure it with "
-            f"`contextcliff profile {study}`."
-        )
+        raise not_measured(study, store, "length profile")
     if campaign is None:
         return campaigns[-1]
     if campaign not in campaigns:
@@ -101,6 +98,14 @@ def profiled_campaign(store: Store, study: str, campaign: str | None = None) -> 
             f"{', '.join(campaigns)}."
         )
     return campaign
+
+
+def not_measured(study: str, store: Store, what: str) -> StudyError:
+    """Return the error for a study that has no ``what`` in the store."""
+    return StudyError(
+        f"Study {study!r} has no {what} in {store.root}; measure it with "
+        f"`contextcliff profile {study}`."
+    )
 
 
 REFERENCE_TASKS = ("lookup", "two_hop")

@@ -132,11 +132,9 @@ def validate(data: pa.Table, table: Table, where: str) -> pa.Table:
         )
     try:
         data = data.select(schema.names)
-        return (
-            data.replace_schema_metadata(schema.metadata)
-            if data.schema == schema
-            else data.cast(schema)
-        )
+        if data.schema == schema:
+            return data.replace_schema_metadata(schema.metadata)
+        return data.cast(schema)
     except Exception as error:
         raise StoreError(f"{where} is not a {table.name!r} table: {error}; rebuild it.") from error
 

@@ -172,21 +172,15 @@ def take_options(
                 f"A corpus of kind {kind!r} has no option {key!r}; "
                 f"it has {', '.join(sorted(option_types))}."
             )
+        must = f"Option {key!r} of a corpus of kind {kind!r} must be"
         kinds = option_types[key] if isinstance(option_types[key], tuple) else (option_types[key],)
         if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
-            raise CorpusError(
-                f"Option {key!r} of a corpus of kind {kind!r} must be "
-                f"{' or '.join(_TYPE_NAMES.get(k, k.__name__) for k in kinds)}, not {value!r}."
-            )
+            names = " or ".join(_TYPE_NAMES.get(k, k.__name__) for k in kinds)
+            raise CorpusError(f"{must} {names}, not {value!r}.")
         if isinstance(value, int) and key != "seed" and value > MOST:
-            raise CorpusError(
-                f"Option {key!r} of a corpus of kind {kind!r} must be at most {MOST:,}; write less."
-            )
+            raise CorpusError(f"{must} at most {MOST:,}; write less.")
         if key in numbers and value is not None and value < numbers[key][1]:
-            raise CorpusError(
-                f"Option {key!r} of a corpus of kind {kind!r} must be at least {numbers[key][1]}, "
-                f"not {value}."
-            )
+            raise CorpusError(f"{must} at least {numbers[key][1]}, not {value}.")
     return values
 
 

@@ -25,8 +25,6 @@ from contextcliff_dagster.corpora.readers.tables import saved_files
 from contextcliff_dagster.user_files import open_file
 
 _LOOKED_AT = 1 << 16
-
-
 _PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}
 
 

@@ -115,19 +115,17 @@ class MixedCorpus(StreamedCorpus):
 
 def _part_options(part: Any, number: int) -> tuple[str, str, dict[str, Any]]:
     """Return a part's name, kind and options."""
+    which = f"Part {number} of the corpus"
     if not isinstance(part, Mapping) or not isinstance(part.get("kind"), str):
         raise CorpusError(
-            f"Part {number} of the corpus needs a 'kind', and that kind's options next to it, not "
-            f"{part!r}."
+            f"{which} needs a 'kind', and that kind's options next to it, not {part!r}."
         )
     options = {key: value for key, value in part.items() if key not in ("kind", "name")}
     kind, name = part["kind"], part.get("name", part["kind"])
     if kind == MixedCorpus.name:
-        raise CorpusError(
-            f"Part {number} of the corpus is of kind 'mixed' itself; give its parts here instead."
-        )
+        raise CorpusError(f"{which} is of kind 'mixed' itself; give its parts here instead.")
     if not isinstance(name, str) or not name.strip():
-        raise CorpusError(f"Part {number} of the corpus needs text as its 'name', not {name!r}.")
+        raise CorpusError(f"{which} needs text as its 'name', not {name!r}.")
     return name.strip(), kind, options
 
 

@@ -61,8 +61,6 @@ class Controls(Experiment):
 
         So they are comparable with the records of the same questions.
         """
-        if not rows:
-            return []
         whole = {
             sample.example.example_id: {
                 "document_id": sample.example.document_id,

@@ -8,7 +8,6 @@ system text and of tools: a request does not say which part is the document.
 from __future__ import annotations
 
 import json
-import logging
 import threading
 import time
 import unicodedata
@@ -18,7 +17,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from contextcliff_dagster.contracts import ContextCliffError, level, pip_install
-from contextcliff_dagster.gateway.settings import GateMetrics, GateSettings, PolicyFile
+from contextcliff_dagster.gateway.settings import GateMetrics, GateSettings, PolicyFile, log
 from contextcliff_dagster.policy import PolicyError, SafeContext
 
 if TYPE_CHECKING:
@@ -137,8 +136,6 @@ def upper_bound(text: str) -> int:
     forms = (text, unicodedata.normalize("NFKC", text), unicodedata.normalize("NFKD", text))
     return max(len(form.encode("utf-8", "surrogatepass")) for form in forms) + 1
 
-
-log = logging.getLogger("contextcliff_dagster.gateway")
 
 Outcome = Literal["passed", "refused", "routed", "no_policy", "uncounted", "expired"]
 _TRY_AGAIN_S = 60.0

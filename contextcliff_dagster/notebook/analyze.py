@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sized
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 
+from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+from contextcliff_dagster.analysis.profile import profile_model
 from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.contracts import UNSCORED_TAGS, DataError, StudyError
+from contextcliff_dagster.contracts.arrays import Bools, Floats
 from contextcliff_dagster.notebook.results import Result, Results
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
-
-    from contextcliff_dagster.contracts.arrays import Bools, Floats
+from contextcliff_dagster.score_files.columns import MOST_TOKENS, decoded, floats, strings
 
 Column = Iterable[Any]
 """One value per row: a list, an array, a column of a data frame. Rows are matched by position."""
 
-MOST_TOKENS = 1e12
 _REASONS = ", ".join(sorted(tag.value for tag in UNSCORED_TAGS))
 
 
@@ -43,8 +42,6 @@ def records_of(
         DataError: an argument is not a column, the columns have different lengths, or a value
             cannot have been measured; the message names the first.
     """
-    import pandas as pd
-
     data: dict[str, Any] = {"length_tokens": _numbers("lengths", lengths)}
     score = _numbers("scores", scores, booleans=True)
     labels = {column: _names(_PARAMETERS[column], values) for column, values in names.items()
@@ -105,44 +102,27 @@ def _refuse(name: str, values: Floats, bad: Bools, why: str) -> None:
 
 def _numbers(name: str, values: Column, *, booleans: bool = False) -> Floats:
     """Return a column of numbers as floats, NaN for nulls."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     array = _array(name, values)
-    kind, types = array.type, pa.types
-    if types.is_null(kind):
-        return np.full(len(array), np.nan)
-    if types.is_boolean(kind) and booleans:
-        array = pc.cast(array, pa.uint8())
-    elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
+    numbers = floats(array)
+    if numbers is None or (pa.types.is_boolean(array.type) and not booleans):
         what = {"bool": "true and false", "string": "texts", "large_string": "texts"}
-        raise DataError(f"{name} holds {what.get(str(kind), kind)}, and numbers are needed.")
-    return np.asarray(pc.cast(array, pa.float64(), safe=False), dtype=np.float64)
+        kind = what.get(str(array.type), array.type)
+        raise DataError(f"{name} holds {kind}, and numbers are needed.")
+    return numbers
 
 
 def _names(name: str, values: Column) -> pd.Series[Any]:
     """Return a column of names or numbers as texts, null if empty; 7 and 7.0 are both "7"."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     array = _array(name, values)
-    if pa.types.is_floating(array.type):
-        numbers = pc.drop_null(pc.if_else(pc.is_nan(array), None, array))
-        if pc.all(pc.equal(numbers, pc.trunc(numbers))).as_py():
-            array = pc.cast(pc.if_else(pc.is_nan(array), None, array), pa.int64(), safe=False)
     try:
-        texts = pc.cast(array, pa.string())
+        series: pd.Series[Any] = strings(array).to_pandas()
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
         raise DataError(f"{name} holds {array.type}, and names or numbers are needed.") from error
-    series: pd.Series[Any] = pc.if_else(pc.equal(texts, ""), None, texts).to_pandas()
     return series
 
 
 def _array(name: str, values: Column) -> pa.Array | pa.ChunkedArray:
     """Return ``values`` as one Arrow array, by whichever protocol they support."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if isinstance(values, str | bytes | dict | set | frozenset) or not isinstance(values, Iterable):
         kind = type(values).__name__
         raise DataError(f"{name} is of type {kind}, and a list, an array or a column is needed.")
@@ -159,12 +139,10 @@ def _array(name: str, values: Column) -> pa.Array | pa.ChunkedArray:
             array = pa.array(np.ma.asarray(values), from_pandas=True)
         else:
             array = pa.array(values if isinstance(values, Sized) else list(values))
-        if pa.types.is_dictionary(array.type):
-            array = pc.cast(array, array.type.value_type)
+        return decoded(array)
     except (pa.ArrowException, TypeError, ValueError, OverflowError, RuntimeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         raise DataError(f"{name} is not a column of values of one kind ({reason}).") from error
-    return array
 
 
 Assumption = Literal["falling", "any"]
@@ -283,15 +261,11 @@ def analyze(
     if (unnamed := records["model"].isna().to_numpy(bool)).any():
         at = int(np.flatnonzero(unnamed)[0])
         raise DataError(f"models[{at}] is empty; give the model of every answer.")
-    groups = records.groupby("model", sort=True)
-    return Results(
-        {
-            str(model): analyzed(
-                rows.drop(columns="model").reset_index(drop=True), settings, str(model), tokens
-            )
-            for model, rows in groups
-        }
-    )
+    results: dict[str, Result] = {}
+    for model, rows in records.groupby("model", sort=True):
+        of_model = rows.drop(columns="model").reset_index(drop=True)
+        results[str(model)] = analyzed(of_model, settings, str(model), tokens)
+    return Results(results)
 
 
 def analyzed(
@@ -302,9 +276,6 @@ def analyzed(
     Raises:
         DataError: no answer has a score, or all have the same length.
     """
-    from contextcliff_dagster.analysis.bin_statistics import ProfileContext
-    from contextcliff_dagster.analysis.profile import profile_model
-
     seen = records["length_tokens"].to_numpy(np.float64)[records["score"].notna().to_numpy()]
     of_model = f" of model {name!r}" if name != "model" else ""
     if not len(seen):

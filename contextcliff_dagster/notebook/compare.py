@@ -9,25 +9,40 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
+from contextcliff_dagster.analysis.comparison import Measured, whole_cache_first
+from contextcliff_dagster.analysis.comparison import compare as compare_measured
+from contextcliff_dagster.analysis.records import AnalysisSettings
+from contextcliff_dagster.cli.commands.compare import Ref, ScoreFile, notes_on, resolve, score_file
+from contextcliff_dagster.cli.options import DEFAULT_STUDY
 from contextcliff_dagster.contracts import DataError, LengthBin
 from contextcliff_dagster.contracts.results import Cliffs, Comparison, to_json
-from contextcliff_dagster.notebook.results import Result, Results, only
+from contextcliff_dagster.experiments.length_profile.profile_and_report import policy_of
+from contextcliff_dagster.notebook.results import (
+    Result,
+    Results,
+    comparison_html,
+    comparison_picture,
+    only,
+    plot_comparison,
+)
+from contextcliff_dagster.reporting.comparison import (
+    ComparisonFiles,
+    comparison_markdown,
+    write_comparison,
+)
+from contextcliff_dagster.reporting.report_files import PICTURES, format_of
+from contextcliff_dagster.run.study import ArchivedStudy, is_archive, rebuild_archive
+from contextcliff_dagster.score_files import LogOptions
+from contextcliff_dagster.store import Store, write_atomic
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from contextcliff_dagster.analysis.comparison import Measured
-    from contextcliff_dagster.analysis.records import AnalysisSettings
-    from contextcliff_dagster.cli.commands.compare import Ref, ScoreFile
-    from contextcliff_dagster.reporting.comparison import ComparisonFiles
-    from contextcliff_dagster.run.study import ArchivedStudy
-    from contextcliff_dagster.store import Store
-
-    Source = Result | Ref | ScoreFile
-
 Side = Result | Results | str | Path
+Source = Result | Ref | ScoreFile
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,8 +61,6 @@ class ComparisonResult:
         return self.comparison.sentence
 
     def _repr_html_(self) -> str:
-        from contextcliff_dagster.notebook.results import comparison_html
-
         return comparison_html(self.comparison, self.cliffs)
 
     def plot(self, axes: tuple[Axes, Axes] | None = None) -> tuple[Figure, tuple[Axes, Axes]]:
@@ -56,14 +69,10 @@ class ComparisonResult:
         Args:
             axes: where to draw the two; None makes a new figure.
         """
-        from contextcliff_dagster.notebook.results import plot_comparison
-
         return plot_comparison(self.comparison, self.cliffs, axes)
 
     def to_frame(self) -> pd.DataFrame:
         """Return means and difference by length bin, indexed by ``bin``."""
-        import pandas as pd
-
         return pd.DataFrame(to_json(self.comparison.bins)).set_index("bin")
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,8 +82,6 @@ class ComparisonResult:
 
     def report(self) -> str:
         """Return the comparison as Markdown, which links to its picture next to it."""
-        from contextcliff_dagster.reporting.comparison import comparison_markdown
-
         return comparison_markdown(self.comparison)
 
     def save(self, target: str | Path) -> ComparisonFiles | Path:
@@ -86,11 +93,6 @@ class ComparisonResult:
             DataError: the file's suffix is that of no picture.
             StoreError: the file or folder cannot be written.
         """
-        from contextcliff_dagster.notebook.results import comparison_picture
-        from contextcliff_dagster.reporting.comparison import write_comparison
-        from contextcliff_dagster.reporting.report_files import PICTURES, format_of
-        from contextcliff_dagster.store import write_atomic
-
         path = Path(target)
         if kind := format_of(target, PICTURES):
             write_atomic(path, comparison_picture(self.comparison, self.cliffs, kind))
@@ -114,10 +116,6 @@ def compare(a: Side, b: Side, *, names: tuple[str, str] | None = None) -> Compar
         DataError: a side is none of these, or has several models.
         ContextCliffError: a side cannot be read, or has no scored answer.
     """
-    from contextcliff_dagster.analysis.comparison import compare as compare_measured
-    from contextcliff_dagster.analysis.comparison import whole_cache_first
-    from contextcliff_dagster.cli.commands.compare import notes_on
-
     with TemporaryDirectory(prefix="contextcliff-") as folder:
         archives = _Archives(Path(folder))
         sources = [_source(side, archives) for side in (a, b)]
@@ -145,8 +143,6 @@ class _Archives:
 
     def unpack(self, file: Path) -> ArchivedStudy:
         """Unpack ``file`` and return its study. Raises ContextCliffError: it cannot be read."""
-        from contextcliff_dagster.run.study import rebuild_archive
-
         key = file.resolve()
         if key not in self._unpacked:
             target = self.folder / str(len(self._unpacked))
@@ -156,12 +152,6 @@ class _Archives:
 
 def _source(side: Side, archives: _Archives) -> tuple[Source, Store]:
     """Return the measurement that ``side`` names, and its store."""
-    from contextcliff_dagster.cli.commands.compare import resolve, score_file
-    from contextcliff_dagster.cli.options import DEFAULT_STUDY
-    from contextcliff_dagster.run.study import is_archive
-    from contextcliff_dagster.score_files import LogOptions
-    from contextcliff_dagster.store import Store
-
     store = Store.default()
     if isinstance(side, Results):
         side = only(side)
@@ -184,8 +174,6 @@ def _source(side: Side, archives: _Archives) -> tuple[Source, Store]:
 
 def _of_archive(file: Path, model: str | None, archives: _Archives) -> tuple[Ref, Store]:
     """Return the model of an archive, and the store that it was unpacked into."""
-    from contextcliff_dagster.cli.commands.compare import Ref
-
     _, done, store = archives.unpack(file)
     models = [cliffs.model for cliffs in done.cliffs]
     if model is None and len(models) == 1:
@@ -227,9 +215,6 @@ def _names(refs: Sequence[Source]) -> tuple[str, str]:
 def _measured(
     ref: Source, store: Store, name: str
 ) -> tuple[Measured, Sequence[LengthBin], AnalysisSettings]:
-    from contextcliff_dagster.analysis.comparison import Measured
-    from contextcliff_dagster.experiments.length_profile.profile_and_report import policy_of
-
     if isinstance(ref, Result):
         model = ref.cliffs.model if ref.cliffs.study is not None else None
         kv = policy_of(model) if model is not None else None

@@ -5,20 +5,34 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
+
+from contextcliff_dagster.cli.display.output import ProgressBar, dagster_log, money
+from contextcliff_dagster.cli.options import StudyOptions
+from contextcliff_dagster.cli.study_selection import (
+    agreed,
+    as_asked,
+    campaign_shared,
+    choose_study,
+    keep_definition,
+)
 from contextcliff_dagster.contracts import BudgetError, DataError
+from contextcliff_dagster.contracts.results import Metrics
+from contextcliff_dagster.corpora.readers.rows import is_url
+from contextcliff_dagster.experiments.common.answers import read_answers
+from contextcliff_dagster.experiments.common.preparation import find_frozen, load_frozen
+from contextcliff_dagster.experiments.common.records import read_records
+from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.inference.engines.base import token_count
+from contextcliff_dagster.inference.spending import Budget
+from contextcliff_dagster.inference.telemetry import Progress, RunSummary
 from contextcliff_dagster.notebook.results import Result, Results
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from contextcliff_dagster.cli.options import StudyOptions
-    from contextcliff_dagster.inference.telemetry import Progress, RunSummary
-    from contextcliff_dagster.reporting.report_files import ReportFiles
-    from contextcliff_dagster.run.study import Prepared, Profiled
-    from contextcliff_dagster.store import Store
-    from contextcliff_dagster.studies import Study
+from contextcliff_dagster.reporting.report_files import ReportFiles
+from contextcliff_dagster.run.study import Prepared, Profiled, prepare_study, profile_study
+from contextcliff_dagster.store import Store, read_result
+from contextcliff_dagster.studies import Study, read_studies
 
 Names = str | Sequence[str]
 
@@ -50,9 +64,6 @@ class StudyResults(Results):
         Raises:
             StoreError: a table or the sample is damaged.
         """
-        from contextcliff_dagster.experiments.common.answers import read_answers
-        from contextcliff_dagster.experiments.common.study_run import StudyRun
-
         with StudyRun.open(self.study, self._store, self.campaign) as run:
             frame: pd.DataFrame = read_answers(run, list(self), bins).to_pandas()
         return frame
@@ -102,17 +113,6 @@ def profile(
         ContextCliffError: measuring failed; nothing measured is lost. `DataError`: ``study`` does
             not exist. `BudgetError`: the cost needs ``yes`` or ``budget_usd``.
     """
-    from contextcliff_dagster.cli.display.output import ProgressBar, dagster_log
-    from contextcliff_dagster.cli.study_selection import (
-        agreed,
-        as_asked,
-        campaign_shared,
-        choose_study,
-        keep_definition,
-    )
-    from contextcliff_dagster.inference.engines.base import token_count
-    from contextcliff_dagster.store import Store
-
     for name, value in (
         ("samples_per_bin", samples_per_bin),
         ("questions_per_document", questions_per_document),
@@ -146,10 +146,6 @@ def profile(
         campaign = campaign or campaign_shared(chosen, options, store)
     requested = as_asked(chosen, options)
     with dagster_log(False):
-        from contextcliff_dagster.experiments.common.preparation import find_frozen
-        from contextcliff_dagster.inference.spending import Budget
-        from contextcliff_dagster.run.study import prepare_study, profile_study
-
         if given_study is None:
             frozen = find_frozen(requested, store) is not None
             requested = agreed(requested, options, frozen=frozen)
@@ -175,11 +171,6 @@ def study_results(done: Profiled, store: Store, models: Sequence[str]) -> StudyR
     Raises:
         StoreError: they cannot be read.
     """
-    from contextcliff_dagster.contracts.results import Metrics
-    from contextcliff_dagster.experiments.common.preparation import load_frozen
-    from contextcliff_dagster.experiments.common.records import read_records
-    from contextcliff_dagster.store import read_result
-
     study, settings = done.study, done.study.analysis_settings()
     results: dict[str, Result] = {}
     if done.cliffs:
@@ -202,10 +193,6 @@ _OF_FILES = {
 
 def _options(study: Study | str | Path, **given: Any) -> StudyOptions:
     """Return the options that the command line would pass on."""
-    from contextcliff_dagster.cli.options import StudyOptions
-    from contextcliff_dagster.corpora.readers.rows import is_url
-    from contextcliff_dagster.studies import Study, read_studies
-
     if isinstance(study, Study):
         for option, parameter in _OF_FILES.items():
             if given[option]:
@@ -247,8 +234,6 @@ def _texts(name: str, value: Names | None) -> tuple[str, ...]:
 
 def _refuse_unasked_cost(prepared: Prepared, limit: float | None, *, yes: bool) -> None:
     """Raise BudgetError if the cost is unknown or above the study's limit, unless ``yes``."""
-    from contextcliff_dagster.cli.display.output import money
-
     usd, first = prepared.estimate.usd or 0.0, prepared.study.budget.confirm_above_usd
     unknown = ", ".join(prepared.estimate.price_unknown) if limit is None else ""
     usd = usd if limit is None else min(usd, limit)

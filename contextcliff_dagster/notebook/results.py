@@ -13,17 +13,29 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import pandas as pd
+
 from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.contracts import DataError, LengthBin, Verdict
 from contextcliff_dagster.contracts.results import Cliffs, Comparison, Metrics, to_json
 from contextcliff_dagster.reporting import wording
+from contextcliff_dagster.reporting.figures.comparison import draw_shift
+from contextcliff_dagster.reporting.figures.house import blank_page, figure_bytes, printable, styled
+from contextcliff_dagster.reporting.figures.report_figure import ASPECT, draw_scores, plot_scores
+from contextcliff_dagster.reporting.methods import citation, methods
+from contextcliff_dagster.reporting.report_files import (
+    ReportFiles,
+    format_of,
+    results_frame,
+    write_file,
+    write_report,
+)
+from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
+from contextcliff_dagster.store import slug, write_result
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from contextcliff_dagster.reporting.report_files import ReportFiles
 
 _WIDE, _TALL, _DPI, _COLOURS = 9.0, 6.2, 120, 64
 """Size of figures in inches, as wide as a notebook's column; and pictures of few bytes."""
@@ -34,8 +46,6 @@ def plot_comparison(
 ) -> tuple[Figure, tuple[Axes, Axes]]:
     """Draw a comparison into two ``axes``, or into a new pyplot figure that a notebook shows."""
     import matplotlib
-
-    from contextcliff_dagster.reporting.figures.house import printable, styled
 
     if axes is not None:
         above, below = axes
@@ -54,8 +64,6 @@ def comparison_picture(
     comparison: Comparison, cliffs: Sequence[Cliffs | None], kind: str = "png"
 ) -> bytes:
     """Return the picture of a comparison, without leaving a figure open."""
-    from contextcliff_dagster.reporting.figures.house import blank_page, figure_bytes, styled
-
     with styled():
         figure = blank_page(_TALL, _WIDE, _DPI, layout="constrained")
         above, below = figure.subplots(2, **_PANELS)
@@ -69,16 +77,12 @@ _PANELS: dict[str, Any] = {"sharex": True, "height_ratios": (2, 1)}
 def _draw_comparison(
     panels: tuple[Axes, Axes], comparison: Comparison, cliffs: Sequence[Cliffs | None]
 ) -> None:
-    from contextcliff_dagster.reporting.figures.comparison import draw_shift
-
     legend = draw_shift(panels, comparison, cliffs)
     panels[0].legend(handles=legend, loc="lower left", bbox_to_anchor=(0, 1.0), frameon=False)
 
 
 def drawn(results: Sequence[Result]) -> tuple[list[Cliffs], pd.DataFrame | None]:
     """Return what pictures show: all results, and lengths and scores by model if there are any."""
-    import pandas as pd
-
     frames = [
         result.records[["length_tokens", "score"]].assign(model=result.cliffs.model)
         for result in results
@@ -103,8 +107,6 @@ _IMAGE = "width:100%;height:auto;background:#fff;border-radius:6px;margin:.4em 0
 
 def results_html(results: Sequence[Result]) -> str:
     """Return HTML with the caps, the verdicts, the picture, and the notes of the analysis."""
-    from contextcliff_dagster.reporting.figures.report_figure import plot_scores
-
     if not results:
         return "<p>No results.</p>"
     cliffs, records = drawn(results)
@@ -121,7 +123,6 @@ def results_html(results: Sequence[Result]) -> str:
 
 def comparison_html(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> str:
     """Return HTML with the comparison in one sentence, the picture, and the analysis notes."""
-
     names = f"{comparison.b.name} vs. {comparison.a.name}"
     how = "paired by example" if comparison.paired else "unpaired: different documents"
     return _block(
@@ -174,7 +175,6 @@ class Shown:
         raise NotImplementedError
 
     def _repr_html_(self) -> str:
-
         return results_html(self._each())
 
     def plot(self, ax: Axes | None = None, *, width: float = _WIDE) -> tuple[Figure, Axes]:
@@ -184,9 +184,6 @@ class Shown:
             ax: where to draw; None makes a new figure.
             width: of a new figure, in inches; marks and texts are smaller in a narrow one.
         """
-        from contextcliff_dagster.reporting.figures.house import printable, styled
-        from contextcliff_dagster.reporting.figures.report_figure import ASPECT, draw_scores
-
         cliffs, records = drawn(self._each())
         if ax is not None:
             draw_scores(ax, cliffs, records)
@@ -200,8 +197,6 @@ class Shown:
 
     def report(self) -> str:
         """Return the command line's report; for several models, with a line that compares them."""
-        from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
-
         cliffs = [result.cliffs for result in self._each()]
         return "\n\n".join(filter(None, [*map(risk_report, cliffs), comparison_line(cliffs)]))
 
@@ -214,10 +209,6 @@ class Shown:
         Raises:
             DataError: ``by`` is neither.
         """
-        import pandas as pd
-
-        from contextcliff_dagster.reporting.report_files import results_frame
-
         if by not in ("model", "bin"):
             raise DataError(f"by is {by!r}; give 'model' or 'bin'.")
         each = self._each()
@@ -231,14 +222,10 @@ class Shown:
 
     def methods(self) -> str:
         """Return how the results came about, as a paragraph for a paper's methods section."""
-        from contextcliff_dagster.reporting.methods import methods
-
         return methods([result.cliffs for result in self._each()])
 
     def citation(self) -> str:
         """Return what to cite, as BibTeX."""
-        from contextcliff_dagster.reporting.methods import citation
-
         return citation()
 
     def save(self, target: str | Path, *, width: float = 6.5) -> ReportFiles | Path:
@@ -255,9 +242,6 @@ class Shown:
             DataError: no format has the file's suffix.
             StoreError: the file or folder cannot be written.
         """
-        from contextcliff_dagster.reporting.report_files import format_of, write_file, write_report
-        from contextcliff_dagster.store import slug, write_result
-
         kind, path = format_of(target), Path(target)
         cliffs, records = drawn(self._each())
         title = f"Scores of {', '.join(result.model for result in cliffs[:4])}"

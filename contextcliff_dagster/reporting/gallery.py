@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from contextcliff_dagster.contracts.results import Cliffs
+from contextcliff_dagster.contracts.results import Cliffs, to_json
 from contextcliff_dagster.reporting import caps_site, wording
 from contextcliff_dagster.reporting.sections import Bullets, Code, Fold, Section, Text
 
@@ -111,20 +111,12 @@ def _sources(entries: Sequence[Entry]) -> list[Any]:
 
 
 def _machine_entry(entry: Entry) -> dict[str, Any]:
-    r = entry.result
+    names = (
+        *("model", "task", "study", "campaign", "verdict", "safe_cap_tokens", "cap_score"),
+        *("min_score", "confidence", "tolerance", "n", "tokenizer"),
+    )
     return {
-        "model": r.model,
-        "task": r.task,
-        "study": r.study,
-        "campaign": r.campaign,
-        "verdict": r.verdict.value,
-        "safe_cap_tokens": r.safe_cap_tokens,
-        "cap_score": r.cap_score,
-        "min_score": r.min_score,
-        "confidence": r.confidence,
-        "tolerance": r.tolerance,
-        "n": r.n,
-        "tokenizer": r.tokenizer,
+        **{name: to_json(getattr(entry.result, name)) for name in names},
         "report": f"{entry.page}.html",
         "archive": entry.archive,
         "sha256": entry.sha256,

@@ -27,7 +27,6 @@ from contextcliff_dagster.reporting.sections import (
     Strong,
     Text,
     cell_words,
-    is_number,
     spans,
 )
 from contextcliff_dagster.reporting.wording import columns_of, isolated, isolated_whole, padded
@@ -218,12 +217,9 @@ def _lines(block: Block) -> list[str]:
             return [_line(item) for item in items]
         case Bullets(items):
             return _bullets(items, _line)
-        case DataTable(columns, rows, caption, right):
-            numeric = [
-                i for i in range(len(columns)) if rows and all(is_number(r[i]) for r in rows)
-            ]
+        case DataTable(columns, rows, caption):
             cells = [[cell_words(value, _inline) for value in row] for row in rows]
-            body = table([*map(_inline, columns)], cells, numeric if right is None else right)
+            body = table([*map(_inline, columns)], cells, block.right_aligned)
             return [_line(caption), "", *body] if caption else body
         case Figure(file, alt):
             return [f"![{_line(alt)}]({file.name})"]

@@ -107,8 +107,7 @@ def _analysis(results: Sequence[Cliffs]) -> Iterable[str]:
 def _each(values: Iterable[Any]) -> str:
     """Return the distinct known values: ``a``, ``a, b and c``; empty without any."""
     known = [value for value in values if value is not None and value == value]
-    *others, last = ["", *dict.fromkeys(map(str, known))]
-    return f"{', '.join(others[1:])} and {last}" if others[1:] else last
+    return wording.listed([*dict.fromkeys(map(str, known))])
 
 
 def _range(values: Iterable[int]) -> str:

@@ -42,10 +42,8 @@ def measured_on(cliffs: Cliffs) -> str:
 
 def headline(cliffs: Cliffs) -> str:
     """Return ``safe to 51k tokens (task, date)``, rounding down to thousands."""
-    cap, task = (
-        wording.deciding_cap(cliffs),
-        one_line(cliffs.task or cliffs.study or "task unknown"),
-    )
+    cap = wording.deciding_cap(cliffs)
+    task = one_line(cliffs.task or cliffs.study or "task unknown")
     if len(task) > _LONGEST_TASK:
         task = f"{task[: _LONGEST_TASK - 1].rstrip()}…"
     if cap is None:

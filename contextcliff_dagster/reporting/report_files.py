@@ -287,7 +287,7 @@ def _write_page(
         results, page, evidence, title=title, pictures=pictures, redact=hide, above=above
     )
     images |= {"report.png": plot_report(results, evidence.records), **pictures_of(sections)}
-    return _write(directory, short, html, machine_report(results, title=title, notes=notes), images)
+    return _write(directory, short, html, _machine_text(results, title, notes), images)
 
 
 def _write_overview(
@@ -317,7 +317,7 @@ def _write_overview(
     html = html_page(title, head, [*folds, *overview.folds])
     pictures = {picture.file: None for picture in all_pictures()} | {"report.png": png}
     pictures |= pictures_of(sections)
-    machine = machine_report(results, title=title, notes=notes)
+    machine = _machine_text(results, title, notes)
     return _write(directory, page("md").flat(), html, machine, pictures)
 
 
@@ -325,7 +325,7 @@ def _write(
     directory: Path,
     page: Sequence[Section],
     html: str,
-    machine: Mapping[str, Any],
+    machine: str,
     pictures: Mapping[str, bytes | None],
 ) -> ReportFiles:
     """Write all files, starting with the linked ones, and delete pictures without content."""
@@ -335,11 +335,15 @@ def _write(
             write_atomic(directory / name, content)
         else:  # one of an earlier report would be taken for this one's
             (directory / name).unlink(missing_ok=True)
-    text = json.dumps(machine, indent=1, ensure_ascii=False, allow_nan=False)
-    write_atomic(files.json, f"{text}\n".encode())
+    write_atomic(files.json, f"{machine}\n".encode())
     write_atomic(files.html, html.encode())
     write_atomic(files.md, as_page(page).encode())
     return files
+
+
+def _machine_text(results: Sequence[Cliffs], title: str, notes: Sequence[str]) -> str:
+    machine = machine_report(results, title=title, notes=notes)
+    return json.dumps(machine, indent=1, ensure_ascii=False, allow_nan=False)
 
 
 def as_shown(cliffs: Sequence[Cliffs]) -> list[Cliffs]:
@@ -467,16 +471,11 @@ def write_page(
         chart = map_texts(chart, redact)
         html += metric_chart_html(chart)
         interactive = metric_chart_interactive(chart)
-    md, machine_file, html_file = (directory / f"report.{kind}" for kind in ("md", "json", "html"))
     # The title has its own field, so a section with nothing but the title is left out.
     sections = flat[1:] if markdown is not None and not flat[0].blocks else flat
     machine = {"title": title, "sections": as_json(sections)}
     if results:
         machine["results"] = redact(list(results))
+    html = html_page(title, html, folds, interactive, pictures)
     text = json.dumps(machine, indent=1, ensure_ascii=False, default=str)
-    for name, content in (pictures or {}).items():
-        write_atomic(directory / name, content)
-    write_atomic(machine_file, f"{text}\n".encode())
-    write_atomic(html_file, html_page(title, html, folds, interactive, pictures).encode())
-    write_atomic(md, as_page(flat).encode())
-    return ReportFiles(md, machine_file, html_file, None)
+    return _write(directory, flat, html, text, pictures or {})._replace(png=None)

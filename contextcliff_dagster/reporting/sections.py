@@ -90,6 +90,14 @@ class DataTable:
     caption: str = ""
     right: Sequence[int] | None = None
 
+    @property
+    def right_aligned(self) -> Sequence[int]:
+        """Return the indices of the right-aligned columns."""
+        if self.right is not None:
+            return self.right
+        columns = range(len(self.columns) if self.rows else 0)
+        return [i for i in columns if all(is_number(row[i]) for row in self.rows)]
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -134,6 +142,11 @@ def of_each(results: Sequence[Any], make: Callable[[Any], Sequence[Section]]) ->
         else:
             sections += parts
     return sections
+
+
+def filled(table: DataTable) -> DataTable | None:
+    """Return ``table``; None if it has no rows."""
+    return table if table.rows else None
 
 
 def picture(file: str, alt: str, there: Container[str]) -> list[Block]:

@@ -163,11 +163,9 @@ def _zone_lines(cliffs: Cliffs) -> list[str]:
         # Zones are half-open; people read "0 - 313" and "> 313" as one shared, inclusive border.
         low, high = max(zone.from_tokens - (zone is not zones[0]), 0), zone.to_tokens - 1
         last = zone.name == "degraded" and zone is zones[-1]
-        span = (
-            f"> {wording.tokens(low)}"
-            if last
-            else f"{wording.tokens(low)} - {wording.tokens(high)}"
-        )
+        span = f"{wording.tokens(low)} - {wording.tokens(high)}"
+        if last:
+            span = f"> {wording.tokens(low)}"
         start = unseen if zone.name == "transition" and not _fell(cliffs, zone) else head[zone.name]
         lines.append(f"{start}{span} tokens ({_zone_note(cliffs, zone)})")
     present = {zone.name for zone in zones}
@@ -176,10 +174,8 @@ def _zone_lines(cliffs: Cliffs) -> list[str]:
 
 
 def _zone_note(cliffs: Cliffs, zone: Zone) -> str:
-    mean, base = (
-        f"Mean {wording.score_name(cliffs, short=True)}: {wording.score(zone.mean)}",
-        cliffs.baseline,
-    )
+    base = cliffs.baseline
+    mean = f"Mean {wording.score_name(cliffs, short=True)}: {wording.score(zone.mean)}"
     mean += " of the answered calls" if cliffs.missing_by_length else ""
     if zone.name == "degraded":
         floor = cliffs.verdict is Verdict.FLOOR
@@ -197,9 +193,8 @@ def _zone_note(cliffs: Cliffs, zone: Zone) -> str:
     measured = f"baseline {wording.score(base.mean)}, {interval}, n = {base.n:,}"
     fitted = base.mean if base.fitted is None else base.fitted
     is_equal = wording.score(fitted) == wording.score(base.mean)
-    return f"{mean}; {measured}" + (
-        "" if is_equal else f", {wording.score(fitted)} by the fitted curve"
-    )
+    by_curve = "" if is_equal else f", {wording.score(fitted)} by the fitted curve"
+    return f"{mean}; {measured}{by_curve}"
 
 
 def _fell(cliffs: Cliffs, zone: Zone) -> bool:
@@ -214,22 +209,12 @@ def _variance_rose_in(cliffs: Cliffs, zone: Zone) -> bool:
     Always False for scores of 0 or 1, whose SD follows from their mean.
     """
     rule = next((r for r in cliffs.rules if r.name == "transition_sd"), None)
-    if (
-        rule is None
-        or rule.threshold is None
-        or not rule.reachable
-        or wording.is_all_or_nothing(cliffs)
-    ):
+    if rule is None or not rule.reachable or wording.is_all_or_nothing(cliffs):
         return False
-    bins = [
-        (b.sd, b.median_tokens)
-        for b in cliffs.bins
-        if b.sd is not None and b.median_tokens is not None
-    ]
-    return any(
-        sd > 0 and sd >= rule.threshold and zone.from_tokens <= median < zone.to_tokens
-        for sd, median in bins
-    )
+    least, low, high = rule.threshold, zone.from_tokens, zone.to_tokens
+    known = [(b.sd or 0.0, b.median_tokens) for b in cliffs.bins if b.median_tokens is not None]
+    spreads = [sd for sd, median in known if low <= median < high]
+    return least is not None and any(sd > 0 and sd >= least for sd in spreads)
 
 
 def _drop(cliffs: Cliffs, zone: Zone) -> str:

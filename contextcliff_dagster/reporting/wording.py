@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from contextcliff_dagster.contracts import DROPS, Verdict
+from contextcliff_dagster.contracts import ASKED_BY, DROPS, Verdict
 from contextcliff_dagster.contracts import level as written_level
 from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.contracts.results.attention import AttentionResult
@@ -36,11 +36,9 @@ def isolated(text: str) -> str:
 
     Without isolates, a number after such a word is displayed in front of it.
     """
-    return (
-        text
-        if text.isascii()
-        else _RIGHT_TO_LEFT.sub(f"{FIRST_STRONG_ISOLATE}\\g<0>{POP_ISOLATE}", text)
-    )
+    if text.isascii():
+        return text
+    return _RIGHT_TO_LEFT.sub(f"{FIRST_STRONG_ISOLATE}\\g<0>{POP_ISOLATE}", text)
 
 
 def isolated_whole(text: str) -> str:
@@ -69,6 +67,13 @@ def _columns(character: str) -> int:
 
 
 NOT_MEASURED = "not measured"
+
+
+def no_times(result: Cliffs) -> str:
+    """Return the words for call times that ``result`` does not have."""
+    identity = result.provenance.get("identity") or {}
+    in_batches = identity.get(f"server_{ASKED_BY}") == "batch"
+    return f"{NOT_MEASURED} (batch)" if in_batches else NOT_MEASURED
 
 
 def number(value: Any) -> float | None:
@@ -166,6 +171,11 @@ def count(value: Any, noun: str) -> str:
 def named(noun: str, names: Sequence[str]) -> str:
     """Return ``campaign 2026-11-21`` or ``campaigns 2026-11-21, 2026-11-22``."""
     return f"{noun}{'' if len(names) == 1 else 's'} {', '.join(names)}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a list in words: ``a``, ``a and b``, ``a, b and c``; empty without any."""
+    return "".join(names) if len(names) < 2 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def ratio_words(shift: LossShift) -> str:

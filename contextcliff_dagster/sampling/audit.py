@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from contextcliff_dagster.contracts import LengthBin
+from contextcliff_dagster.contracts.arrays import Ints
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from contextcliff_dagster.contracts.arrays import Ints
 
 CELLS = 18
 """Number of equal parts of the 5-95 % range that should each contain a document: one per 5 %."""
@@ -96,8 +97,6 @@ def audit_lengths(
     are merged. ``manufactured``: tasks whose documents' lengths were manufactured, and how.
     ``cautions``: the corpus's own warnings for every reader, as clauses.
     """
-    import numpy as np
-
     window, target = required.window_tokens, required.target
     documents_by_row = length_map["document_id"].combine_chunks().dictionary_encode()
     by_example = length_map["length_tokens"].to_numpy()
@@ -218,8 +217,6 @@ def _over_window(audit: DistributionAudit) -> str:
 
 def _coverage(lengths: Ints, low: int, high: int) -> tuple[float, tuple[tuple[int, int], ...]]:
     """Return the fraction of the 5-95 % range's parts with a document, and the empty stretches."""
-    import numpy as np
-
     if high <= low:
         return 0.0, ()
     edges = low + (high - low) * np.linspace(0.05, 0.95, CELLS + 1)
@@ -244,8 +241,6 @@ def _gaps(uncovered: Sequence[tuple[int, int]]) -> str:
 
 def _duplicates(examples: Iterable[pa.RecordBatch]) -> int:
     """Count examples that repeat a (document, question), ignoring blanks and case."""
-    import numpy as np
-
     digests = bytearray()
     for batch in examples:
         for row in batch.to_pylist():
@@ -256,8 +251,6 @@ def _duplicates(examples: Iterable[pa.RecordBatch]) -> int:
 
 
 def _histogram(lengths: Ints, by_example: Ints) -> tuple[HistogramBar, ...]:
-    import numpy as np
-
     low, high = int(lengths[0]), int(lengths[-1])
     exact = np.geomspace(max(low, 1), high + 1, BARS + 1)
     # Whole tokens; a narrow range has fewer distinct edges than bars.

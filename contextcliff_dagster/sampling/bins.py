@@ -12,12 +12,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import numpy as np
 
 from contextcliff_dagster.contracts import CorpusError, LengthBin
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.contracts.arrays import Ints
+from contextcliff_dagster.contracts.arrays import Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,6 @@ def make_bins(
     Raises:
         CorpusError: no examples, a starved bin that the study refuses, or too few documents.
     """
-    import numpy as np
-
     document_ids = _numbers(document_ids)
     bins = cut_bins(lengths_by_example, document_ids, spec)
     documents = len(np.unique(document_ids))
@@ -90,8 +88,6 @@ def cut_bins(
     Raises:
         CorpusError: there are no examples.
     """
-    import numpy as np
-
     n = len(lengths_by_example)
     if not n:
         raise CorpusError("There is no example to bin; check the corpus and sampling.min_tokens.")
@@ -133,8 +129,6 @@ def assign_bin(length: int, bins: Sequence[LengthBin]) -> str:
 
 def _numbers(document_ids: Sequence[str] | Ints) -> Ints:
     """Return ``document_ids`` as numbers; equal ids get the same number."""
-    import numpy as np
-
     if isinstance(document_ids, np.ndarray):
         return document_ids
     numbers: dict[str, int] = {}
@@ -145,8 +139,6 @@ def _filled(
     bins: Sequence[LengthBin], lengths: Sequence[int] | Ints, documents: Ints
 ) -> list[LengthBin]:
     """Return the bins with their counts and lengths recomputed from the examples."""
-    import numpy as np
-
     active = active_bins(bins)
     by_example = np.asarray(lengths, np.int64)
     at = np.searchsorted([b.edge_low for b in active], by_example, side="right") - 1

@@ -42,23 +42,17 @@ from contextcliff_dagster.contracts import (
     StoreError,
     validate,
 )
+from contextcliff_dagster.contracts.arrays import Floats, Ints
 from contextcliff_dagster.corpora.corpus import EVIDENCE_CHARACTERS, EVIDENCE_SPANS, seeded_place
 from contextcliff_dagster.freed_memory import lean_arrow, return_freed_memory
 from contextcliff_dagster.sampling.bins import active_bins, assign_bin
 from contextcliff_dagster.sampling.length_map import read_length_map
-from contextcliff_dagster.sampling.manifest import (
-    Manifest,
-    PlannedExample,
-    SampleSource,
-    TextColumn,
-)
+from contextcliff_dagster.sampling.manifest import Manifest, PlannedExample, SampleSource
 from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 from contextcliff_dagster.step_progress import report_step
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 Control = Literal["no_context", "oracle"]
 CONTROLS: tuple[Control, ...] = ("no_context", "oracle")
@@ -107,9 +101,8 @@ def evidence_of(metadata: Mapping[str, Any], document: str) -> list[str]:
 
     Pieces that overlap or touch are joined.
     """
-    spans = spans_of(metadata, document)
     merged: list[tuple[int, int]] = []
-    for start, end in sorted(spans):
+    for start, end in sorted(spans_of(metadata, document)):
         if merged and start <= merged[-1][1]:
             merged[-1] = merged[-1][0], max(end, merged[-1][1])
         else:
@@ -324,9 +317,7 @@ def count_distances(
 def locate_evidence(examples: pa.Table, documents: pa.Table, locate: Locate) -> pa.Table:
     """Return the examples with unknown ``evidence_position`` filled in: the start of their first
     stated piece of evidence or, if none is stated, the result of ``locate``."""
-    import pyarrow.compute as pc
-
-    unknown = pc.is_null(examples["evidence_position"])
+    unknown = examples["evidence_position"].is_null()
     positions = _numbers_in(examples["evidence_position"])
     for number, (text, rows) in enumerate(_grouped(examples, documents, unknown), 1):
         for row, position in zip(rows, _located(text, rows, locate), strict=True):
@@ -356,10 +347,10 @@ def _grouped(
     owners = of_all.to_numpy()[numbers]
     order = np.argsort(owners, kind="stable")
     numbers, owners = numbers[order], owners[order]
-    texts = TextColumn(documents["text"])
+    texts = documents["text"]
     rows = _rows_at(examples.select(["metadata", "answers"]), numbers, owners)
     for owner, group in groupby(rows, lambda row: row["owner"]):
-        yield texts[owner], list(group)
+        yield texts[owner].as_py(), list(group)
 
 
 def _rows_at(examples: pa.Table, numbers: Ints, owners: Ints) -> Iterator[dict[str, Any]]:
@@ -378,9 +369,7 @@ def _in_blocks(items: Iterator[Item]) -> Iterator[list[Item]]:
 
 def _numbers_in(column: pa.ChunkedArray) -> Floats:
     """Return the values of a column as a writable array, with NaN for nulls."""
-    import pyarrow as pa
-
-    values: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    values: Floats = column.cast("float64").to_numpy(zero_copy_only=False)
     return values.copy()
 
 
@@ -460,12 +449,10 @@ def _documents_of(path: Path, wanted: Sequence[str]) -> pa.Table:
 
 def _placed(path: Path, names: pa.Array, place: Mapping[str, int]) -> Iterator[tuple[int, bytes]]:
     """Yield each wanted text with its number, in file order."""
-    import pyarrow as pa
-
     for rows in _row_groups_of(path, "document_id", names):
         group = validate(rows, DOCUMENTS, str(path.parent))
         # As bytes: a text in a Python string takes up to four times as much.
-        texts = group["text"].cast(pa.binary())
+        texts = group["text"].cast("binary")
         for name, text in zip(group["document_id"].to_pylist(), texts, strict=True):
             if text.is_valid:
                 yield place[name], text.as_py()

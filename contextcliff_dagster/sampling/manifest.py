@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -139,8 +137,8 @@ class Manifest:
         return OrderedDict()
 
     @cached_property
-    def _texts(self) -> TextColumn:
-        return TextColumn(self.documents["text"])
+    def _texts(self) -> pa.ChunkedArray:
+        return self.documents["text"]
 
     @cached_property
     def _position(self) -> dict[str, int]:
@@ -178,23 +176,7 @@ class Manifest:
         """
         if document_id not in self._position:
             raise StoreError(f"The manifest has no document {document_id[:12]!r}.")
-        return self._texts[self._position[document_id]]
-
-
-class TextColumn:
-    """A column of texts with constant-time access, however many chunks the column has.
-
-    Arrow itself searches all chunks for every single value.
-    """
-
-    def __init__(self, column: pa.ChunkedArray) -> None:
-        self._pieces = column.chunks
-        self._ends = list(accumulate(map(len, self._pieces)))
-
-    def __getitem__(self, number: int) -> str:
-        chunk = bisect_right(self._ends, number)
-        piece = self._pieces[chunk]
-        return str(piece[number - self._ends[chunk] + len(piece)].as_py())
+        return str(self._texts[self._position[document_id]].as_py())
 
 
 def canonical_json(value: Any) -> str:

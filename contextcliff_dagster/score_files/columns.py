@@ -72,35 +72,50 @@ def numbers(columns: Columns, name: str) -> Floats:
     Raises:
         ScoreFileError: a value is not a number.
     """
-    array = _decoded(columns.arrays[name])
+    array = decoded(columns.arrays[name])
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        return _parsed(columns, name, array)
+    if (values := floats(array)) is None:
+        raise ScoreFileError(
+            f"{columns.path}: column {columns.named(name)!r} holds {array.type}, not numbers."
+        )
+    return values
+
+
+def floats(array: pa.Array | pa.ChunkedArray) -> Floats | None:
+    """Return numbers as floats, NaN for nulls, 1 for true; None if there are other values."""
     kind, types = array.type, pa.types
     if types.is_null(kind):
-        return np.full(columns.rows, np.nan)
-    if types.is_string(kind) or types.is_large_string(kind):
-        return _parsed(columns, name, array)
+        return np.full(len(array), np.nan)
     if types.is_boolean(kind):
         array = pc.cast(array, pa.uint8())
     elif not (types.is_decimal(kind) or types.is_integer(kind) or types.is_floating(kind)):
-        raise ScoreFileError(
-            f"{columns.path}: column {columns.named(name)!r} holds {kind}, not numbers."
-        )
-    out: Floats = pc.cast(array, pa.float64(), safe=False).to_numpy().astype(np.float64)
-    return out
+        return None
+    return np.asarray(pc.cast(array, pa.float64(), safe=False), dtype=np.float64)
 
 
 def texts(columns: Columns, name: str) -> pa.ChunkedArray:
     """Return column ``name`` as strings, null for empty cells; 7 and 7.0 both become "7"."""
-    array = _decoded(columns.arrays[name])
-    if pa.types.is_floating(array.type):
-        values = pc.drop_null(pc.if_else(pc.is_nan(array), None, array))
-        if pc.all(pc.equal(values, pc.trunc(values))).as_py():
-            array = pc.cast(array, pa.int64(), safe=False)
+    array = decoded(columns.arrays[name])
     try:
-        names = pc.cast(array, pa.string())
+        return strings(array)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
         raise ScoreFileError(
             f"{columns.path}: column {columns.named(name)!r} holds {array.type}, not names."
         ) from error
+
+
+def strings(array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return names or numbers as strings, null if empty; 7 and 7.0 are both "7".
+
+    Raises:
+        ArrowException: they are neither.
+    """
+    if pa.types.is_floating(array.type):
+        whole = pc.if_else(pc.is_nan(array), None, array)
+        if pc.all(pc.equal(whole, pc.trunc(whole))).as_py():
+            array = pc.cast(whole, pa.int64(), safe=False)
+    names = pc.cast(array, pa.string())
     return pc.if_else(pc.equal(names, ""), None, names)
 
 
@@ -171,7 +186,8 @@ def of_scale(columns: Columns, name: str, values: Floats, scale: float) -> Float
     return values if scale == 1 else np.round(values / scale, 12)
 
 
-def _decoded(array: pa.ChunkedArray) -> pa.ChunkedArray:
+def decoded(array: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the values of a dictionary; other arrays as they are."""
     if pa.types.is_dictionary(array.type):
         return pc.cast(array, array.type.value_type)
     return array

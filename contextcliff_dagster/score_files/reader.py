@@ -113,10 +113,8 @@ def _one(parts: Sequence[tuple[Path, ScoreRecords]]) -> ScoreRecords:
         )
         notes[mixed] = None
     task = tasks[0] if len(tasks) == 1 else None
-    shares = [records.copied_share for _, records in parts]
-    copied = min((share for share in shares if share is not None), default=None)
-    if None in shares:
-        copied = None
+    shares = [records.copied_share for _, records in parts if records.copied_share is not None]
+    copied = min(shares) if len(shares) == len(parts) else None
     return replace(first, frame=frame, task=task, notes=tuple(notes), copied_share=copied)
 
 

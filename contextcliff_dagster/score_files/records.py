@@ -216,11 +216,10 @@ def _frame(columns: Columns, scale: float, counted: Lengths | None) -> pd.DataFr
     if counted is not None:
         data["tokenizer"] = pd.Categorical([counted.name] * columns.rows)
     for name in (_TIME, *_CATEGORIES):
-        with suppress(ScoreFileError):  # a column without names is ignored
-            if name == _TIME and name in columns.arrays:
-                data[name] = moments(texts(columns, name).to_pandas())
-            elif name in columns.arrays:
-                data[name] = pd.Categorical(texts(columns, name).to_pandas())
+        if name in columns.arrays:
+            with suppress(ScoreFileError):  # a column without names is ignored
+                named = texts(columns, name).to_pandas()
+                data[name] = moments(named) if name == _TIME else pd.Categorical(named)
     return pd.DataFrame(data, copy=False)
 
 

@@ -89,15 +89,8 @@ class Haystack:
 
     def holds(self, phrase: str) -> bool:
         """Return whether `phrase` is in the text as whole words; False for an empty phrase."""
-        needle = comparable(phrase)
-        if not needle:
-            return False
-        text = self._text
-        start = text.find(needle)
-        while start >= 0:
-            if not joins(text, start) and not joins(text, start + len(needle)):
-                return True
-            start = text.find(needle, start + 1)
+        if next(_whole_words(self._text, comparable(phrase)), None) is not None:
+            return True
         tokens = answer_tokens(phrase)
         if not tokens or not all(token in self._without_punctuation for token in tokens):
             return False  # most wrong answers end here, before the text is split
@@ -139,6 +132,16 @@ def joins(text: str, border: int) -> bool:
     if left in ".," and right.isdigit():
         return border > 1 and text[border - 2].isdigit()
     return False
+
+
+def _whole_words(text: str, phrase: str) -> Iterator[_Span]:
+    """Yield start and end of each place in `text` where `phrase` stands as whole words."""
+    start = text.find(phrase) if phrase else -1
+    while start >= 0:
+        end = start + len(phrase)
+        if not joins(text, start) and not joins(text, end):
+            yield start, end
+        start = text.find(phrase, start + 1)
 
 
 _Span = tuple[int, int]
@@ -190,13 +193,8 @@ class _Searched:
             for match in re.finditer(r"\s+".join(map(re.escape, words)), text):
                 if not joins(text, match.start()) and not joins(text, match.end()):
                     yield match.span()
-            return
-        start = text.find(words[0]) if words else -1
-        while start >= 0:
-            end = start + len(words[0])
-            if not joins(text, start) and not joins(text, end):
-                yield start, end
-            start = text.find(words[0], start + 1)
+        else:
+            yield from _whole_words(text, "".join(words))
 
     def _by_token(self, phrase: str) -> Iterator[_Span]:
         """Yield start and end of the phrase's normalised tokens in the normalised text."""

@@ -165,7 +165,8 @@ _NOT_SCORED: dict[str, Any] = dict.fromkeys(
     ("parsed_answer", "em", "f1", "contained", "score", "failed")
 )
 _OF_SCORING = {*_NOT_SCORED, "failure", "scorer_version"}
-_CALL_COLUMNS = tuple(name for name in EVAL_RECORDS.column_names if name not in _OF_SCORING)
+CALL_COLUMNS = tuple(name for name in EVAL_RECORDS.column_names if name not in _OF_SCORING)
+"""Columns that a record has from its call."""
 _CATEGORIES = ("kind", "domain", "source")
 """Other metadata fields of an example that give its question's category."""
 
@@ -220,7 +221,7 @@ def score_rows(
 
     records = []
     for row in prediction_rows:
-        record = {name: row.get(name) for name in _CALL_COLUMNS}
+        record = {name: row.get(name) for name in CALL_COLUMNS}
         record["scorer_version"] = SCORER_VERSION
         example = examples.get(str(row["example_id"]))
         if example is not None:

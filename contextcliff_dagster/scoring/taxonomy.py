@@ -25,7 +25,7 @@ from functools import cache
 from itertools import pairwise
 
 from contextcliff_dagster.contracts import Example, FailureTag
-from contextcliff_dagster.scoring.containment import Haystack
+from contextcliff_dagster.scoring.containment import Haystack, straightened
 from contextcliff_dagster.scoring.normalize import (
     answer_tokens,
     spaced_text,
@@ -87,7 +87,6 @@ _WHOLE = re.compile(
     r"|不知道|不清楚|未知|不详|不詳|不明|不确定|不確定|无答案|無答案|ไม่รู้|모름|알 수 없음)",
     re.IGNORECASE,
 )
-_STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'"})
 
 
 def is_only_a_refusal(answer: str) -> bool:
@@ -97,7 +96,7 @@ def is_only_a_refusal(answer: str) -> bool:
 
 def has_refusing_phrase(answer: str, window: int) -> bool:
     """Return whether a refusing phrase is in the first or last `window` characters."""
-    text = answer.translate(_STRAIGHT)
+    text = straightened(answer)
     phrases = _ENGLISH_PHRASES if text.isascii() else _phrases()
     return any(map(phrases.search, (text[:window], text[-window:])))
 

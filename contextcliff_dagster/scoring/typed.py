@@ -25,12 +25,7 @@ from typing import Final, Literal, NamedTuple
 
 from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.scoring.containment import Haystack, comparable, contained, not_in_text
-from contextcliff_dagster.scoring.normalize import (
-    exact_match,
-    normalize_answer,
-    token_f1,
-    word_count,
-)
+from contextcliff_dagster.scoring.normalize import exact_match, normalize_answer, word_count
 from contextcliff_dagster.scoring.parse import ParsedAnswer
 from contextcliff_dagster.scoring.quantities import (
     Quantity,
@@ -39,7 +34,7 @@ from contextcliff_dagster.scoring.quantities import (
     same_day,
     same_quantity,
 )
-from contextcliff_dagster.scoring.scorers import Scorer, Scores, score_choice
+from contextcliff_dagster.scoring.scorers import Scorer, Scores, score_choice, score_text
 from contextcliff_dagster.scoring.stated_answer import (
     OPTIONS,
     Place,
@@ -286,8 +281,7 @@ def typed_scorer(question: str, labels: Sequence[str] = (), *, free: bool = Fals
         if kind == "choice" and not OPTIONS.search(question) and any(map(_INITIAL.match, accepted)):
             kind = None
         if kind is None and free:
-            em = exact_match(parsed.text, accepted)
-            return Scores(em, token_f1(parsed.text, accepted), max(em, containment))
+            return score_text(parsed, accepted)
         stated, visible = parsed.text, parsed.visible
         if parsed.value is None:
             visible = readable(visible, question)

@@ -20,7 +20,7 @@ from contextcliff_dagster.sampling import draw_manifest as draw_manifest_module
 from contextcliff_dagster.sampling.bins import BinSpec, make_bins
 from contextcliff_dagster.sampling.draw_manifest import SampleSpec, _documents_of, draw_manifest
 from contextcliff_dagster.sampling.length_map import build_length_map, read_length_map
-from contextcliff_dagster.sampling.manifest import Manifest, TextColumn
+from contextcliff_dagster.sampling.manifest import Manifest
 from contextcliff_dagster.store import write_table
 
 EXAMPLES, QUESTIONS = 8_000, 4
@@ -77,13 +77,6 @@ def test_a_sample_is_drawn_without_a_second_copy(
     assert drawn.examples.num_rows == EXAMPLES
     # Of one column there are three for a moment: as read, in one piece, in order.
     assert POOL.max_memory() < 1.8 * (drawn.examples.nbytes + drawn.documents.nbytes)
-
-
-@given(st.lists(st.lists(st.text(max_size=3), max_size=4), min_size=1, max_size=6))
-def test_a_text_is_found_whatever_pieces_the_column_lies_in(pieces: list[list[str]]) -> None:
-    column = TextColumn(pa.chunked_array(pieces, pa.string()))
-    texts = [text for piece in pieces for text in piece]
-    assert [column[number] for number in range(len(texts))] == texts
 
 
 def test_the_column_of_texts_is_opened_once_for_all_of_them() -> None:

@@ -37,7 +37,7 @@ from contextcliff_dagster.analysis.design.true_curves import (
     draw_curve,
     drops,
 )
-from contextcliff_dagster.analysis.records import AnalysisSettings, Documents
+from contextcliff_dagster.analysis.records import AnalysisSettings, Documents, documents_of
 from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval
 from contextcliff_dagster.contracts import DROPS
 from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
@@ -204,14 +204,7 @@ class Pool:
 
     def documents(self, asked: Bools | Ints) -> Documents:
         """Return the documents of the questions ``asked``, as input for the analysis."""
-        kept, first, group = np.unique(self.document[asked], return_index=True, return_inverse=True)
-        scores = self.score[asked]
-        return Documents(
-            self.length_tokens[asked][first],
-            np.bincount(group, minlength=len(kept)).astype(np.float64),
-            np.bincount(group, weights=scores, minlength=len(kept)).astype(np.float64),
-            bool(np.isin(scores, (0.0, 1.0)).all()),
-        )
+        return documents_of(self.document[asked], self.length_tokens[asked], self.score[asked])
 
     def drawn(self, asked: Ints) -> Drawn:
         """Return the questions ``asked`` as a sample of this pool."""

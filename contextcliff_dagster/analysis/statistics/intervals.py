@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """The length (tokens) at which sampled curves first exceed a threshold, with its interval.
+    """The length (tokens) at which a curve first passes a threshold, with its interval.
 
     ``tokens`` is None if outside the measured lengths; ``low`` if below the smallest, ``high`` if
     beyond the largest.
@@ -452,6 +452,13 @@ def rank_groups(n: NDArray[Any], count: int) -> Ints:
     middle = np.cumsum(n) - 0.5 * n
     out: Ints = np.minimum((middle / n.sum() * count).astype(np.int64), count - 1)
     return out
+
+
+def thinned(values: Ints, most: int) -> Ints:
+    """Return at most ``most`` of ``values``, evenly spaced."""
+    if len(values) <= most:
+        return values
+    return values[np.linspace(0, len(values) - 1, most).round().astype(np.int64)]
 
 
 def _cells(length_tokens: Ints, n: Floats) -> Ints:

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 
 from contextcliff_dagster.analysis.records import AnalysisSettings, Documents
-from contextcliff_dagster.analysis.statistics.intervals import rank_groups
+from contextcliff_dagster.analysis.statistics.intervals import rank_groups, thinned
 from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 _MAX_UNITS = 400
@@ -166,9 +166,7 @@ def _merge(documents: Documents) -> _Units:
 
 def _windows(units: _Units, total: float, least_before: float) -> tuple[Ints, Ints]:
     """Return starts and ends (exclusive) of admissible windows on a grid of unit edges."""
-    allowed = np.flatnonzero(units.last[:-1] < units.first[1:]) + 1
-    if len(allowed) > _WINDOW_KNOTS:
-        allowed = allowed[np.linspace(0, len(allowed) - 1, _WINDOW_KNOTS).round().astype(np.int64)]
+    allowed = thinned(np.flatnonzero(units.last[:-1] < units.first[1:]) + 1, _WINDOW_KNOTS)
     i, j = (side.ravel() for side in np.meshgrid(allowed, allowed, indexing="ij"))
     n = np.concatenate([[0.0], np.cumsum(units.n)])
     inside, after = n[j] - n[i], total - n[j]

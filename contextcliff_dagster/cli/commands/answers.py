@@ -23,6 +23,7 @@ from contextcliff_dagster.cli.display.output import (
     is_right,
     is_wrong,
     print_json,
+    some,
     visible,
 )
 from contextcliff_dagster.cli.display.samples import (
@@ -32,7 +33,7 @@ from contextcliff_dagster.cli.display.samples import (
     without_temperature,
 )
 from contextcliff_dagster.cli.options import StudyOptions, common_options, gathered_as, together
-from contextcliff_dagster.cli.study_selection import choose_study
+from contextcliff_dagster.cli.study_selection import choose_study, not_measured
 from contextcliff_dagster.contracts import ANSWERS, FailureTag, StudyError
 from contextcliff_dagster.reporting.wording import count
 from contextcliff_dagster.sampling.draw_manifest import CONTROLS
@@ -148,12 +149,7 @@ class ChosenAnswers:
         ):
             for name in wanted:
                 if name not in names:
-                    raise StudyError(f"{of} has no answers {kind} {name!r}; it has {_some(names)}.")
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:20])
-    return shown if len(names) <= 20 else f"{shown} and {len(names) - 20} more"
+                    raise StudyError(f"{of} has no answers {kind} {name!r}; it has {some(names)}.")
 
 
 def _experiments(study: Study, control: str | None) -> list[Experiment]:
@@ -179,10 +175,7 @@ def answered_campaign(study: Study, campaign: str | None) -> Iterator[StudyRun]:
     from contextcliff_dagster.inference.ledger.ledger import Ledger
 
     store = Store.default()
-    nothing = StudyError(
-        f"Study {study.name!r} has no answers in {store.root}; measure it with "
-        f"`contextcliff profile {study.name}`."
-    )
+    nothing = not_measured(study.name, store, "answers")
     if not store.has_ledger:
         raise nothing
     with Ledger.open_to_read(store.ledger) as ledger:
@@ -192,7 +185,7 @@ def answered_campaign(study: Study, campaign: str | None) -> Iterator[StudyRun]:
         if campaign is not None and campaign not in names:
             raise StudyError(
                 f"Study {study.name!r} has no answers in a campaign {campaign!r}; it has "
-                f"{_some(names)}."
+                f"{some(names)}."
             )
         others = [name for name in names if not name.startswith(SENTINEL)]
         yield StudyRun(study, store, ledger, campaign or (others or names)[-1])

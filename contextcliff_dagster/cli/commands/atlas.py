@@ -14,7 +14,7 @@ from contextcliff_dagster.cli.display.output import (
 )
 from contextcliff_dagster.cli.options import common_options, folder_option
 from contextcliff_dagster.contracts import StoreError, Verdict
-from contextcliff_dagster.reporting.wording import count
+from contextcliff_dagster.reporting.wording import VERDICT_PHRASE, count, estimate, located, tokens
 
 
 @click.group()
@@ -79,7 +79,6 @@ def show(model: str, as_json: bool) -> None:
     """Show what published results say about MODEL, or all models whose names contain it."""
     from contextcliff_dagster.atlas.results import known_of
     from contextcliff_dagster.atlas.series import unit_words
-    from contextcliff_dagster.reporting.wording import VERDICT_PHRASE, estimate, located, tokens
 
     known = known_of(model)
     if as_json:

@@ -12,7 +12,13 @@ import click
 
 from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.cli.display.output import ProgressBar, duration, print_json, print_table
-from contextcliff_dagster.cli.options import Finite, common_options, share_option, together
+from contextcliff_dagster.cli.options import (
+    Finite,
+    common_options,
+    count_option,
+    share_option,
+    together,
+)
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
@@ -41,10 +47,8 @@ def _questions(
 
 _design = together(
     click.argument("study", required=False),
-    click.option(
-        "--per-bin", type=click.IntRange(1, 10_000), metavar="N", help="Examples per length bin."
-    ),
-    click.option("--bins", type=click.IntRange(1, 100), metavar="B", help="Length bins."),
+    count_option("--per-bin", 1, 10_000, "Examples per length bin."),
+    count_option("--bins", 1, 100, "Length bins.", metavar="B"),
     click.option(
         "--questions",
         callback=_questions,
@@ -68,13 +72,10 @@ _design = together(
     ),
 )
 _how = together(
-    click.option(
-        "--simulations",
-        type=click.IntRange(20, 1_000_000),
+    count_option(
+        *("--simulations", 20, 1_000_000, "Total number of simulated samples."),
         default=500,
         show_default=True,
-        metavar="N",
-        help="Total number of simulated samples.",
     ),
     share_option(
         "--tolerance",
@@ -90,11 +91,8 @@ _how = together(
     click.option(
         "--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Seed of the simulation."
     ),
-    click.option(
-        "--jobs",
-        type=click.IntRange(1, 256),
-        metavar="N",
-        help="Processes (default: one per core); the result does not depend on it.",
+    count_option(
+        "--jobs", 1, 256, "Processes (default: one per core); the result does not depend on it."
     ),
 )
 

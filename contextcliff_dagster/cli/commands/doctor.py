@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 import os
 import platform
 import shutil
@@ -18,7 +17,12 @@ from contextcliff_dagster.cli.dagster_home import dagster_home
 from contextcliff_dagster.cli.display.output import print_json, print_table
 from contextcliff_dagster.cli.errors import USER_ERROR
 from contextcliff_dagster.cli.options import common_options
-from contextcliff_dagster.contracts import ContextCliffError, EngineError, pip_install
+from contextcliff_dagster.contracts import (
+    ContextCliffError,
+    EngineError,
+    package_version,
+    pip_install,
+)
 from contextcliff_dagster.contracts.extensions import extensions
 from contextcliff_dagster.redaction import written_url
 from contextcliff_dagster.store import PACKAGE, Store
@@ -71,13 +75,8 @@ def doctor(offline: bool, as_json: bool) -> None:
 def _installed() -> list[Finding]:
     from contextcliff_dagster.inference.models.engine_table import BUILT_IN
 
-    def version(name: str) -> str | None:
-        try:
-            return importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            return None
-
-    python, ours = platform.python_version(), version("contextcliff-dagster") or "not installed"
+    python = platform.python_version()
+    ours = package_version("contextcliff-dagster") or "not installed"
     findings = [Finding("contextcliff", "ok", f"{ours}, {PACKAGE}")]
     if (3, 11) <= sys.version_info[:2] <= (3, 14):
         findings.append(Finding("python", "ok", python))
@@ -85,7 +84,7 @@ def _installed() -> list[Finding]:
         advice = f"{python} is not supported: use 3.11 to 3.14"
         findings.append(Finding("python", "fault", advice))
     for name in ("dagster", "dagster-webserver", "aiohttp", "tiktoken"):
-        found = version(name)
+        found = package_version(name)
         advice = f"not installed: {pip_install('contextcliff-dagster')}"
         findings.append(Finding(name, "ok" if found else "fault", found or advice))
     engines = BUILT_IN.values()
@@ -95,7 +94,7 @@ def _installed() -> list[Finding]:
         "genai-prices": "knows prices of public endpoints (extra: prices)",
     }
     for name, use in optional.items():
-        found = version(name)
+        found = package_version(name)
         advice = f"not installed; {use}, nothing else needs it"
         findings.append(Finding(name, "ok" if found else "note", found or advice))
     return [*findings, _kvpress()]

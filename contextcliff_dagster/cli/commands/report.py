@@ -21,7 +21,7 @@ from contextcliff_dagster.cli.options import (
     with_answers_option,
 )
 from contextcliff_dagster.cli.result_cache import find_finished, note_finished
-from contextcliff_dagster.cli.study_selection import as_asked, choose_study
+from contextcliff_dagster.cli.study_selection import as_asked, choose_study, not_measured
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.reporting.wording import count, instability_sentence
@@ -55,7 +55,7 @@ def report(
         _print_existing(store, chosen, campaign, as_json=as_json)
         return
     if not store.has_ledger:
-        raise _nothing_measured(store, chosen)
+        raise not_measured(chosen.name, store, "measurement")
     asked = as_asked(chosen, options)
     with dagster_log(verbose):
         done = find_finished(store, asked, campaign, with_answers, complete=False)
@@ -74,13 +74,6 @@ def report(
     print_profiled(done, as_json=as_json)
 
 
-def _nothing_measured(store: Store, study: Study) -> StudyError:
-    return StudyError(
-        f"Study {study.name!r} has no measurement in {store.root}; measure it with "
-        f"`contextcliff profile {study.name}`."
-    )
-
-
 def _print_existing(store: Store, study: Study, campaign: str | None, *, as_json: bool) -> None:
     """Print the existing report from a read-only store."""
     folder = store.study_dir(study.name)
@@ -89,7 +82,7 @@ def _print_existing(store: Store, study: Study, campaign: str | None, *, as_json
     )
     campaigns = [*sorted(others - profiled), *sorted(profiled)]
     if not campaigns:
-        raise _nothing_measured(store, study)
+        raise not_measured(study.name, store, "measurement")
     name = campaign or campaigns[-1]
     if name not in campaigns:
         raise StudyError(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextcliff_dagster.cli.display.output import print_either, print_json, print_table
+from contextcliff_dagster.cli.display.output import print_either, print_json, print_table, some
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.options import common_options
 from contextcliff_dagster.contracts import StoreError
@@ -45,9 +45,7 @@ def _list_studies(as_json: bool) -> None:
     rows = []
     for name, study in known.items():
         sizes = f"{study.bins.count} x {study.sampling.samples_per_bin}"
-        corpus, models = study.corpus.kind, ", ".join(study.models[:_MOST_NAMED])
-        if len(study.models) > _MOST_NAMED:
-            models += f" and {len(study.models) - _MOST_NAMED} more"
+        corpus, models = study.corpus.kind, some(study.models, _MOST_NAMED)
         if not study.has_corpus:
             sections = ", ".join(study.sections)
             rows.append((name, "generated", sections, "-", models, study.description))

@@ -196,6 +196,12 @@ def note(progress: Progress) -> str:
     return " · ".join(parts)
 
 
+def some(names: Sequence[str], most: int = 20) -> str:
+    """Return the first names: ``a, b and 3 more``."""
+    hidden = len(names) - most
+    return ", ".join(names[:most]) + (f" and {hidden:,} more" if hidden > 0 else "")
+
+
 def money(usd: float) -> str:
     """Format dollars; small sums get enough digits to differ from 0."""
     return f"${usd:,.2f}" if usd >= 1 or usd == 0 else f"${usd:.4f}"

@@ -12,19 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 import click
 from pydantic import BeforeValidator, ValidationError
 
-from contextcliff_dagster.cli.options import (
-    Decorator,
-    Finite,
-    as_share,
-    gathered_as,
-    share_option,
-    together,
-)
+from contextcliff_dagster.cli.options import Finite, as_share, gathered_as, share_option, together
 from contextcliff_dagster.contracts import PrimaryScore, StudyError
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
+    from contextcliff_dagster.cli.options import Decorator
     from contextcliff_dagster.studies import Study
     from contextcliff_dagster.studies.sections import Section
 

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import click
 
 from contextcliff_dagster.cli.ad_hoc_study import LOOKED_AT
+from contextcliff_dagster.cli.display.output import some
 from contextcliff_dagster.cli.errors import Interrupted, is_interruption, say, sentence
 from contextcliff_dagster.cli.options import (
     MOST_TOKENS,
@@ -415,7 +416,7 @@ def _listed_model(options: EndpointOptions, *, asking: bool) -> str:
     if not asking:
         if len(ids) == 1:
             return ids[0]
-        listed = f"; the server lists {_some(ids)}" if ids else ""
+        listed = f"; the server lists {some(ids)}" if ids else ""
         raise StudyError(f"No model is named: add --model-id ID{listed}.")
     if len(ids) == 1:
         return ids[0]
@@ -423,13 +424,8 @@ def _listed_model(options: EndpointOptions, *, asking: bool) -> str:
         say("Which model?")
         return ids[choose("Model", ids)]
     if ids:
-        say(f"The server lists {_some(ids)}.")
+        say(f"The server lists {some(ids)}.")
     return ask_until(lambda: _not_empty(ask("Model, as the server calls it")))
-
-
-def _some(ids: Sequence[str]) -> str:
-    more = f" and {len(ids) - _SHOWN:,} more" if len(ids) > _SHOWN else ""
-    return ", ".join(ids[:_SHOWN]) + more
 
 
 def _not_empty(text: str) -> str:

@@ -156,8 +156,7 @@ def parsed(text: str) -> ast.Module:
         SkippedFileError: it is not Python, or nested too deeply for the parser.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # escapes and the like in files that are not ours
+        with warnings.catch_warnings(action="ignore"):  # escapes and the like in others' files
             return ast.parse(text)
     except (RecursionError, MemoryError) as error:
         raise SkippedFileError("too_deep") from error

@@ -256,9 +256,8 @@ def _number(value: Any, kind: type[int] | type[float], field: str, place: str) -
         if is_text and kind is int and GROUPED.fullmatch(value.strip()):
             raise ValueError
         number = float(value.replace(",", ".") if is_text else value)
-        if not math.isfinite(number) or (kind is int and number != int(number)):
-            raise ValueError
-        if kind is int and not 0 <= number <= MOST:
+        is_count = number.is_integer() and 0 <= number <= MOST
+        if not math.isfinite(number) or (kind is int and not is_count):
             raise ValueError
     except (TypeError, ValueError) as error:
         expected = f"a whole number of 0 to {MOST:,}" if kind is int else "a number"

@@ -254,13 +254,21 @@ class KeptDocuments(ABC):
             StoreError: the store cannot be written.
         """
 
-    @abstractmethod
     def freeze(self, study: Study, store: Store) -> MadeDocuments:
         """Return the list of all documents, rewritten if it does not belong to ``study``.
 
         Raises:
             StudyError, StoreError: as `make`.
         """
+        if self.frozen(study, store) is None:
+            self.write(study, store)
+        frozen = self.frozen(study, store)
+        assert frozen is not None
+        return frozen
+
+    def write(self, study: Study, store: Store) -> None:
+        """Write all documents that the store lacks, and their list; raise as `make`."""
+        raise NotImplementedError
 
     @abstractmethod
     def frozen(self, study: Study, store: Store) -> MadeDocuments | None:

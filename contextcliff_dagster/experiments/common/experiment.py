@@ -130,6 +130,7 @@ class Experiment(ABC):
         description, records_description, result_descriptions: UI descriptions of its predictions,
             its records and (by asset) its results.
         checks: conditions that its results must meet.
+        writes_page: whether it writes the report page of a study without a corpus.
     """
 
     name: ClassVar[str]
@@ -150,6 +151,7 @@ class Experiment(ABC):
     )
     result_descriptions: ClassVar[Mapping[str, str]] = {}
     checks: ClassVar[Sequence[CheckSpec]] = ()
+    writes_page: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -212,7 +214,7 @@ class Experiment(ABC):
         return self.sources(run)
 
     def score(self, run: StudyRun, source: Source, rows: Rows) -> Rows:
-        """Return `records` rows for prediction rows of one source, with any number for each."""
+        """Return `records` rows, any number for each of one or more prediction rows of a source."""
         from contextcliff_dagster.experiments.common.records import score_by_answers
 
         return score_by_answers(self, run, source, rows)
@@ -306,7 +308,7 @@ class Experiment(ABC):
     def has_page(self, study: Study) -> bool:
         """Return whether this experiment writes the study's report page (`write_report`); if not,
         its `sections` go into another experiment's page or a plain one."""
-        return False
+        return self.writes_page and not study.has_corpus
 
     def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
         """Write the study's report, with the sections of ``others``; requires `has_page`."""

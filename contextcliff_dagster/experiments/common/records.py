@@ -211,8 +211,6 @@ def score_by_answers(experiment: Experiment, run: StudyRun, source: Source, rows
     Raises:
         StudyError: the study's scorer is unknown.
     """
-    if not rows:
-        return []
     scored = score_rows(
         rows,
         examples_of(source, experiment.cells(run.study)),
@@ -260,7 +258,7 @@ def score_campaign(run: StudyRun, experiment: Experiment) -> None:
         try:
             for source in sources:
                 rows = ledger_rows(run, experiment, source, model, cells)
-                for record in experiment.score(run, source, rows):
+                for record in experiment.score(run, source, rows) if rows else ():
                     by_cell.setdefault(record["bin"], []).append(record)
         except StoreError:  # pruned
             continue

@@ -448,26 +448,22 @@ class ContinuationDocuments(KeptDocuments):
         ids = json.dumps([row["document_id"] for row in rows])
         return MadeDocuments(hashlib.sha256(ids.encode()).hexdigest(), summary(rows))
 
-    def freeze(self, study: Study, store: Store) -> MadeDocuments:
-        if self.frozen(study, store) is None:
-            keys = self.keys(study)
-            parts = [(n, part) for n in range(len(keys["document"])) for part in keys["part"]]
-            rows = []
-            for done, (number, part) in enumerate(parts):
-                report_step("passages", done, len(parts))
-                rows += _ensure_part(study, store, number, part)
-            report_step("passages", len(parts), len(parts))
-            human = Counter(row["source"] for row in rows if row["kind"] == "human")
-            if not section_of(study).compat:
-                counts = {text: human[text] for text in keys["document"]}
-                require_noise_floor(counts, plan_of(study).words)
-            store.mark()
-            folder = documents_dir(store, study.name)
-            sources = {name: list(digests) for name, digests in _digests(study, store).items()}
-            write_list(folder, _spec_hash(study, store), rows, sources)
-        record = self.frozen(study, store)
-        assert record is not None
-        return record
+    def write(self, study: Study, store: Store) -> None:
+        keys = self.keys(study)
+        parts = [(n, part) for n in range(len(keys["document"])) for part in keys["part"]]
+        rows = []
+        for done, (number, part) in enumerate(parts):
+            report_step("passages", done, len(parts))
+            rows += _ensure_part(study, store, number, part)
+        report_step("passages", len(parts), len(parts))
+        human = Counter(row["source"] for row in rows if row["kind"] == "human")
+        if not section_of(study).compat:
+            counts = {text: human[text] for text in keys["document"]}
+            require_noise_floor(counts, plan_of(study).words)
+        store.mark()
+        folder = documents_dir(store, study.name)
+        sources = {name: list(digests) for name, digests in _digests(study, store).items()}
+        write_list(folder, _spec_hash(study, store), rows, sources)
 
     def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
         index = _list(study, store)
@@ -505,7 +501,40 @@ class ContinuationDocuments(KeptDocuments):
         return KeptList(stored_list.made_by, stored_list.sources, rows)
 
     def restore(self, study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:
-        return restore(study, store, kept, file)
+        """Return a function that restores documents (see `KeptDocuments`), unless a list exists."""
+        folder, names = documents_dir(store, study.name), section_of(study).text_names
+        with malformed(file, KEPT_MEMBERS[0]):
+            digests = {name: SourceDigests(*map(str, of)) for name, of in kept.sources.items()}
+        by_part: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        with malformed(file, KEPT_MEMBERS[1]):
+            for row in kept.rows:
+                by_part.setdefault((row["source"], _part(row)), []).append(dict(row))
+        if {text for text, _ in by_part} != set(names) or set(digests) != set(names):
+            raise damaged(file, "its documents do not match the texts of its study")
+        makers = {}
+        for place, rows in by_part.items():
+            with malformed(file, KEPT_MEMBERS[1]):
+                try:
+                    conform(rows, CONTINUATION_DOCUMENTS)
+                except StoreError as error:
+                    raise ValueError("columns") from error
+                (makers[place],) = {str(row.pop("made_by")) for row in rows}
+        if read_list(folder, kept.made_by) is not None:
+            return lambda: None
+        if read_list(folder) is not None:
+            raise StoreError(
+                f"{file} holds other documents of study {study.name!r} than {folder}; import it "
+                "into another store with --store DIR."
+            )
+        listed = [{name: row[name] for name in LISTED} for rows in by_part.values() for row in rows]
+
+        def write() -> None:
+            for (text, part), rows in by_part.items():
+                write_part(part_file(store, study.name, text, part), rows, makers[text, part])
+            sources = {name: list(of_text) for name, of_text in digests.items()}
+            write_list(folder, kept.made_by, listed, sources)
+
+        return write
 
 
 DOCUMENTS = ContinuationDocuments()
@@ -627,42 +656,6 @@ def _ensure_part(study: Study, store: Store, number: int, part: str) -> list[dic
 
 
 _NUMBER = re.compile(r"\d{1,3}")
-
-
-def restore(study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:
-    """Return a function that restores documents (see `KeptDocuments`), unless a list exists."""
-    folder, names = documents_dir(store, study.name), section_of(study).text_names
-    with malformed(file, KEPT_MEMBERS[0]):
-        sources = {name: list(SourceDigests(*map(str, of))) for name, of in kept.sources.items()}
-    by_part: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    with malformed(file, KEPT_MEMBERS[1]):
-        for row in kept.rows:
-            by_part.setdefault((row["source"], _part(row)), []).append(dict(row))
-    if {text for text, _ in by_part} != set(names) or set(sources) != set(names):
-        raise damaged(file, "its documents do not match the texts of its study")
-    makers = {}
-    for place, rows in by_part.items():
-        with malformed(file, KEPT_MEMBERS[1]):
-            try:
-                conform(rows, CONTINUATION_DOCUMENTS)
-            except StoreError as error:
-                raise ValueError("columns") from error
-            (makers[place],) = {str(row.pop("made_by")) for row in rows}
-    if read_list(folder, kept.made_by) is not None:
-        return lambda: None
-    if read_list(folder) is not None:
-        raise StoreError(
-            f"{file} holds other documents of study {study.name!r} than {folder}; import it into "
-            "another store with --store DIR."
-        )
-    listed = [{name: row[name] for name in LISTED} for rows in by_part.values() for row in rows]
-
-    def write() -> None:
-        for (text, part), rows in by_part.items():
-            write_part(part_file(store, study.name, text, part), rows, makers[text, part])
-        write_list(folder, kept.made_by, listed, sources)
-
-    return write
 
 
 def _part(row: Mapping[str, Any]) -> str:

@@ -61,6 +61,7 @@ class Continuation(Experiment):
     section = ContinuationSection
     example: ClassVar[Any] = {"texts": ["novel.txt"]}
     makes_documents = True
+    writes_page = True
     documents = DOCUMENTS
     predictions = CONTINUATION_PREDICTIONS
     records = CONTINUATION_RECORDS
@@ -109,19 +110,14 @@ class Continuation(Experiment):
         return _sources(run.study, _expected(run.study), {})
 
     def score(self, run: StudyRun, source: Source, rows: Rows) -> Rows:
-        from contextcliff_dagster.experiments.common.measurement import (
-            recipe_of as recipe_of_source,
-        )
         from contextcliff_dagster.experiments.common.records import examples_of
         from contextcliff_dagster.extensions.continuation.scoring import CoherenceMeter, score_rows
 
-        if not rows:
-            return []
         return score_rows(
             rows,
             examples_of(source, self.cells(run.study)),
             None if section_of(run.study).compat else _authors(run),
-            recipe_of_source(self, source, run.study).answer_prefix or "",
+            (source.recipe or self.recipe(run.study)).answer_prefix or "",
             run.once("continuation coherence", lambda: CoherenceMeter.of_run(run)),
         )
 
@@ -202,9 +198,6 @@ class Continuation(Experiment):
             return deeper(page.flat())
         page = continuation_page(results, title="Prose by context size")
         return deeper(page.head)
-
-    def has_page(self, study: Study) -> bool:
-        return not study.has_corpus
 
     def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
         from contextcliff_dagster.extensions.continuation.compat.report import write_compat_report

@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import (
-    EVAL_RECORDS,
     EngineError,
     FailureTag,
     StoreError,
@@ -40,6 +39,7 @@ from contextcliff_dagster.extensions.continuation.tables import (
     CONTINUATION_RECORDS,
     METRICS,
 )
+from contextcliff_dagster.scoring.evaluate import CALL_COLUMNS
 from contextcliff_dagster.scoring.parse import parse_answer
 from contextcliff_dagster.store import read_table
 from contextcliff_dagster.studies.study import refuse_without_leave
@@ -201,11 +201,10 @@ def score_rows(
     Raises:
         DataError: there are too few human passages.
     """
-    kept = [name for name in EVAL_RECORDS.column_names if name not in _OF_SCORING]
     records, compared = [], []
     for row in rows:
         known = examples[str(row["example_id"])].metadata
-        record = {name: row.get(name) for name in kept}
+        record = {name: row.get(name) for name in CALL_COLUMNS}
         record |= {name: known[name] for name in _OF_EXAMPLE} | {"round": row["replicate"]}
         record |= dict.fromkeys(_SCORED) | {"scorer_version": SCORING_VERSION}
         if (no_answer := row.get("no_answer")) is not None:
@@ -273,9 +272,3 @@ def _measured(
     values |= {name: value for name, value in metrics.as_dict().items() if name in METRICS[1:]}
     values |= {"longest_run": overlap.longest_run, "shared_runs": overlap.shared_runs}
     return values, compared
-
-
-_OF_SCORING = {
-    *_SCORED,
-    *("parsed_answer", "failed", "failure", "scorer_version", "kind", "domain", "source"),
-}

@@ -280,13 +280,8 @@ def context_sizes(most: int, least: int = SMALLEST, divisions: int = 0) -> tuple
     mean. ``most`` is always the last size, even if doubling does not reach it.
 
     Raises:
-        StudyError: no size fits, or a number is out of bounds.
+        StudyError: no size fits.
     """
-    if least < 1 or divisions < 0:
-        raise StudyError(
-            f"A smallest context of {least} tokens with {divisions} divisions is impossible; "
-            "give at least 1 token and 0 or more divisions."
-        )
     if most < least:
         raise StudyError(
             f"The largest context, {most:,} tokens, is below the smallest, {least:,}; raise one or "

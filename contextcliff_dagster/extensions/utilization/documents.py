@@ -426,19 +426,15 @@ class UtilizationDocuments(KeptDocuments):
         ids = json.dumps([row["document_id"] for row in rows])
         return MadeDocuments(hashlib.sha256(ids.encode()).hexdigest(), summary(rows))
 
-    def freeze(self, study: Study, store: Store) -> MadeDocuments:
-        if self.frozen(study, store) is None:
-            batches = batches_of(study, store)
-            documents = []
-            for done, batch in enumerate(batches):
-                report_step("documents", done, len(batches))
-                documents += ensure_batch(study, store, batch)
-            report_step("documents", len(batches), len(batches))
-            store.mark()
-            write_list(documents_dir(store, study.name), spec_hash(batches), documents)
-        frozen = self.frozen(study, store)
-        assert frozen is not None
-        return frozen
+    def write(self, study: Study, store: Store) -> None:
+        batches = batches_of(study, store)
+        documents = []
+        for done, batch in enumerate(batches):
+            report_step("documents", done, len(batches))
+            documents += ensure_batch(study, store, batch)
+        report_step("documents", len(batches), len(batches))
+        store.mark()
+        write_list(documents_dir(store, study.name), spec_hash(batches), documents)
 
     def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
         batches = batches_of(study, store)

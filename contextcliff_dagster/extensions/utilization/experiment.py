@@ -30,6 +30,7 @@ from contextcliff_dagster.extensions.utilization.extraction import EXTRACTION_VE
 from contextcliff_dagster.extensions.utilization.prompts import Cell, cells_of, recipe_of
 from contextcliff_dagster.extensions.utilization.results import (
     PLATEAU,
+    UtilizationResult,
     check_plateau,
     difference_alarm,
     overview,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.extensions.utilization.report.page import WrongAnswer
-    from contextcliff_dagster.extensions.utilization.results import UtilizationResult
     from contextcliff_dagster.inference.requests.recipe import Recipe
     from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
@@ -64,9 +64,11 @@ class Utilization(Experiment):
     section = UtilizationSection
     example: ClassVar[Any] = {"benchmarks": ["warehouse"], "scales": ["1k-8k"]}
     makes_documents = True
+    writes_page = True
     documents = DOCUMENTS
     predictions = UTILIZATION_PREDICTIONS
     records = UTILIZATION_RECORDS
+    result = UtilizationResult
     description = "Answers about generated documents: every format and scale, one row per call."
     records_description = "Every answer scored: right or wrong, by how much, and why."
     result_descriptions: ClassVar[Mapping[str, str]] = {
@@ -107,19 +109,14 @@ class Utilization(Experiment):
         return _sources(run.study, rows, {})
 
     def score(self, run: StudyRun, source: Source, rows: Rows) -> Rows:
-        from contextcliff_dagster.experiments.common.measurement import (
-            recipe_of as recipe_of_source,
-        )
         from contextcliff_dagster.experiments.common.records import examples_of
         from contextcliff_dagster.extensions.utilization.scoring import score_rows
 
-        if not rows:
-            return []
         return score_rows(
             rows,
             examples_of(source, self.cells(run.study)),
             source.samples.document_text,
-            recipe_of_source(self, source, run.study).answer_prefix or "",
+            (source.recipe or self.recipe(run.study)).answer_prefix or "",
         )
 
     def analyse(
@@ -158,12 +155,6 @@ class Utilization(Experiment):
         alarm = difference_alarm(results, run.campaign)
         return Analysis(results, alarm=alarm)
 
-    def read_results(self, run: StudyRun) -> Sequence[Any]:
-        from contextcliff_dagster.experiments.common.experiment import read_results
-        from contextcliff_dagster.extensions.utilization.results import UtilizationResult
-
-        return read_results(run, self, UtilizationResult)  # not imported with every study
-
     def check_results(self, run: StudyRun) -> Sequence[CheckOutcome]:
         return [check_plateau(self.read_results(run))]
 
@@ -176,9 +167,6 @@ class Utilization(Experiment):
 
         page = utilization_page(results, title="Utilization of the context by format")
         return deeper(page.head)
-
-    def has_page(self, study: Study) -> bool:
-        return not study.has_corpus
 
     def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
         from contextcliff_dagster.extensions.utilization.report.page import write_utilization_report

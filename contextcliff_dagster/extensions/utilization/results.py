@@ -347,6 +347,12 @@ PLATEAU = CheckSpec(
 )
 
 
+def headline_pair(comparisons: Sequence[FormatComparison]) -> FormatComparison | None:
+    """Return the pair of formats to which the result's verdict refers."""
+    with_prose = (pair for pair in comparisons if "prose" in (pair.a, pair.b))
+    return next(with_prose, comparisons[0] if comparisons else None)
+
+
 def overview(result: UtilizationResult) -> dict[str, Any]:
     """Return the result as one row: verdict, point of divergence, and each format's cap."""
     row: dict[str, Any] = {"model": result.model, "verdict": result.verdict.replace("_", " ")}

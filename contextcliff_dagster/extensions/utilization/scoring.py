@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import EVAL_RECORDS, FailureTag
+from contextcliff_dagster.contracts import FailureTag
 from contextcliff_dagster.extensions.utilization.extraction import (
     EXTRACTION_VERSION,
     Extracted,
@@ -15,6 +15,7 @@ from contextcliff_dagster.extensions.utilization.extraction import (
     identifiers_in,
     numbers_in,
 )
+from contextcliff_dagster.scoring.evaluate import CALL_COLUMNS
 from contextcliff_dagster.scoring.parse import has_content, parse_answer
 from contextcliff_dagster.scoring.taxonomy import has_refusing_phrase, is_only_a_refusal
 
@@ -48,7 +49,6 @@ def score_rows(
         documents: document id -> text; called only if an answer is wrong.
         answer_prefix: the recipe's start of the reply; removed if a server repeats it.
     """
-    call_columns = [name for name in EVAL_RECORDS.column_names if name not in _OF_SCORING]
 
     @lru_cache(maxsize=2)
     def stated(document_id: str) -> frozenset[str]:
@@ -60,7 +60,7 @@ def score_rows(
     for row in rows:
         example = examples[str(row["example_id"])]
         facts = example.metadata
-        record = {name: row.get(name) for name in call_columns}
+        record = {name: row.get(name) for name in CALL_COLUMNS}
         record |= {name: facts[name] for name in OF_DOCUMENT} | {"expected": example.answers[0]}
         record |= dict.fromkeys(_SCORES) | {"scorer_version": f"utilization {EXTRACTION_VERSION}"}
         if (no_answer := row.get("no_answer")) is not None:
@@ -123,9 +123,3 @@ def _margin(answer: str | None, expected: str) -> float | None:
         return None
     (target,) = numbers_in(expected)
     return abs(float(answer) - float(target))
-
-
-_OF_SCORING = {
-    *_SCORES,
-    *("parsed_answer", "failed", "failure", "scorer_version", "kind", "domain", "source"),
-}

@@ -59,29 +59,21 @@ class RunState:
     Attributes:
         trials: the starting configuration, then one trial per step.
         usage: one entry per step, None if no tokens were recorded.
-
-    Raises:
-        ValueError: there is no start, or not exactly one usage per step.
     """
 
     trials: tuple[ShownTrial, ...]
     usage: tuple[Usage | None, ...] = ()
-
-    def __post_init__(self) -> None:
-        if len(self.trials) != len(self.usage) + 1:
-            raise ValueError("a run needs a start, and one trial and one usage per step")
 
     def current(self, task: Task, axes: Axes) -> ShownTrial:
         """Return the trial whose configuration the next proposal modifies."""
         return self.trials[self.current_step(task, axes)]
 
     def current_step(self, task: Task, axes: Axes) -> int:
-        """Return the step of the current trial: the last, or the first with the best validation.
+        """Return the step of the current trial: the last, or the best; the start is step 0."""
+        return len(self.trials) - 1 if axes.base == "last" else self.best_step(task)
 
-        The start is step 0; it counts as the best if no configuration could be trained.
-        """
-        if axes.base == "last":
-            return len(self.trials) - 1
+    def best_step(self, task: Task) -> int:
+        """Return the first step with the best validation; the start if nothing could be trained."""
         sign = 1.0 if task.score.higher_is_better else -1.0
         values = [
             -math.inf if trial.failed or trial.validation is None else sign * trial.validation

@@ -109,9 +109,7 @@ class Search(Protocol):
 
 
 def run_search(search: Search, objective: Objective, start: Config, budget: int) -> list[Trial]:
-    """Return ``budget`` + 1 trials, start and proposals; raise ValueError for a budget below 0."""
-    if budget < 0:
-        raise ValueError("the budget must be 0 or more steps")
+    """Return ``budget`` + 1 trials, start and proposals."""
     trials = [Trial(start, objective(start))]
     for _ in range(budget):
         config = search.propose(tuple(trials))
@@ -219,7 +217,7 @@ def reported_scores(trials: Sequence[Trial], *, higher_is_better: bool) -> Float
 
 
 def area_under_curve(regret: ArrayLike) -> float:
-    """Return a run's mean regret by the trapezoidal rule; a single value is returned as it is.
+    """Return a run's mean regret, from two or more values, by the trapezoidal rule.
 
     0 means the best configuration throughout the run, 1 the worst.
 
@@ -227,8 +225,6 @@ def area_under_curve(regret: ArrayLike) -> float:
     0.5
     """
     curve = np.asarray(regret, dtype=np.float64)
-    if len(curve) == 1:
-        return float(curve[0])
     return float(np.trapezoid(curve) / (len(curve) - 1))
 
 

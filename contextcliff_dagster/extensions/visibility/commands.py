@@ -37,7 +37,7 @@ from contextcliff_dagster.extensions.visibility.section import (
     runs_of,
     section_of,
 )
-from contextcliff_dagster.reporting.wording import count
+from contextcliff_dagster.reporting.wording import count, score
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
@@ -320,10 +320,10 @@ def print_calls(trace: Trace) -> None:
 
 
 def _step(step: Mapping[str, Any]) -> str:
-    score = "failed" if step["validation"] is None else f"{step['validation']:.4f}"
+    validation = "failed" if step["validation"] is None else f"{step['validation']:.4f}"
     mark = "  best" if step["best_step"] == step["step"] else ""
     who = "" if step["source"] == "model" else "  (the reply set nothing)"
-    return f"Step {step['step']:>3}  {score}{mark}  {_config(step['config'])}{who}"
+    return f"Step {step['step']:>3}  {validation}{mark}  {_config(step['config'])}{who}"
 
 
 def _outcome(summary: Mapping[str, Any]) -> list[str]:
@@ -336,14 +336,14 @@ def _outcome(summary: Mapping[str, Any]) -> list[str]:
         f"{summary['best_step']} of {summary['steps']}: {_config(summary['best_config'])}",
         f"Test    {_score(test)} of that configuration, on rows that the model never saw",
         f"Final   {_score(summary['final_validation'])} on validation, after the last step",
-        "Search  " + ", ".join(f"{name} {_share(behaviour[name])}" for name in _PRINTED),
+        "Search  " + ", ".join(f"{name} {score(behaviour[name], 'none')}" for name in _PRINTED),
         "        " + ", ".join(f"{name} {_number(value)}" for name, value in stability.items()),
     ]
-    lost = behaviour["fallback_share"]
+    lost, unparsable = behaviour["fallback_share"], behaviour["unparsable_share"]
     if lost:
         lines.append(
-            f"        {lost:.0%} of the steps set nothing ({_share(behaviour['unparsable_share'])} "
-            "of the replies could not be read)"
+            f"        {lost:.0%} of the steps set nothing ({score(unparsable, 'none')} of the "
+            "replies could not be read)"
         )
     return lines
 
@@ -353,10 +353,6 @@ _PRINTED = ("churn", "stagnation", "oscillation", "novelty")
 
 def _score(value: float | None) -> str:
     return "none" if value is None else f"{value:.4f}"
-
-
-def _share(value: float | None) -> str:
-    return "none" if value is None else f"{value:.2f}"
 
 
 def _number(value: float) -> str:

@@ -51,6 +51,7 @@ class Visibility(Experiment):
     section = VisibilitySection
     example: ClassVar[Any] = {"benchmarks": ["toy"]}
     makes_documents = True
+    writes_page = True
     documents = LANDSCAPES
     predictions = VISIBILITY_PREDICTIONS
     records = VISIBILITY_RECORDS
@@ -100,7 +101,7 @@ class Visibility(Experiment):
         from contextcliff_dagster.extensions.visibility.runs.traces import score_rows
 
         steps = section_of(run.study).steps
-        return score_rows(rows, _runs(run), _benches(run), steps) if rows else []
+        return score_rows(rows, _runs(run), _benches(run), steps)
 
     def traces(self, run: StudyRun, model: str) -> Iterator[Trace]:
         """Yield the trace of each of a model's runs; see `runs.traces.traces_of` for errors."""
@@ -160,9 +161,6 @@ class Visibility(Experiment):
 
         page = visibility_page(results, title="What an agent does with what it is shown")
         return deeper(page.head)
-
-    def has_page(self, study: Study) -> bool:
-        return not study.has_corpus
 
     def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
         from contextcliff_dagster.extensions.visibility.report.page import write_visibility_report

@@ -413,11 +413,8 @@ class Landscapes(KeptDocuments):
         row = row_of(name, ground_named(name, store, section_of(study)))
         return MadeDocuments(row.get("sha256", row["data_sha256"]), row)
 
-    def freeze(self, study: Study, store: Store) -> MadeDocuments:
+    def write(self, study: Study, store: Store) -> None:
         grounds_of(study, store)
-        frozen = self.frozen(study, store)
-        assert frozen is not None
-        return frozen
 
     def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
         listing = frozen_list(study, store)
@@ -449,41 +446,37 @@ class Landscapes(KeptDocuments):
         return KeptList("landscapes", data, rows)
 
     def restore(self, study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:
-        return restore(study, store, kept, file)
+        """Restore landscapes (see `KeptDocuments`) without changing already stored scores."""
+        names = section_of(study).benchmarks
+        grounds: dict[str, Ground] = {}
+        trainings: dict[str, list[Any]] = {}
+        with malformed(file, KEPT_MEMBERS[1]):
+            for row in kept.rows:
+                name, text = str(row["benchmark"]), str(row["text"])
+                if row["kind"] == "landscape":
+                    landscape, made_of = from_json(text.encode()), str(json.loads(text)["made_of"])
+                    if landscape is None and not section_of(study).is_single:
+                        raise ValueError("landscape")
+                    if landscape is not None and landscape.task != name:
+                        raise ValueError("landscape")
+                    grounds[name] = Ground(landscape, str(kept.sources[name]), made_of)
+                else:
+                    trainings[name] = [_training(row) for row in json.loads(text)]
+        if set(grounds) != set(names) or set(trainings) != set(names):
+            raise damaged(file, "its landscapes are not those of its study's benchmarks")
+
+        def write() -> None:
+            for name in names:
+                ground = grounds[name]
+                if ground.landscape and read_landscape(store, name, ground.made_of) is None:
+                    write_landscape(store, ground.landscape)
+                Trainings(task_named(name), store, ground.data_sha256).keep(trainings[name])
+            write_grounds(study, store, {name: grounds[name] for name in names})
+
+        return write
 
 
 LANDSCAPES = Landscapes()
-
-
-def restore(study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:
-    """Restore landscapes (see `KeptDocuments.restore`) without changing already stored scores."""
-    names = section_of(study).benchmarks
-    grounds: dict[str, Ground] = {}
-    trainings: dict[str, list[Any]] = {}
-    with malformed(file, KEPT_MEMBERS[1]):
-        for row in kept.rows:
-            name, text = str(row["benchmark"]), str(row["text"])
-            if row["kind"] == "landscape":
-                landscape, made_of = from_json(text.encode()), str(json.loads(text)["made_of"])
-                if landscape is None and not section_of(study).is_single:
-                    raise ValueError("landscape")
-                if landscape is not None and landscape.task != name:
-                    raise ValueError("landscape")
-                grounds[name] = Ground(landscape, str(kept.sources[name]), made_of)
-            else:
-                trainings[name] = [_training(row) for row in json.loads(text)]
-    if set(grounds) != set(names) or set(trainings) != set(names):
-        raise damaged(file, "its landscapes are not those of its study's benchmarks")
-
-    def write() -> None:
-        for name in names:
-            ground = grounds[name]
-            if ground.landscape and read_landscape(store, name, ground.made_of) is None:
-                write_landscape(store, ground.landscape)
-            Trainings(task_named(name), store, ground.data_sha256).keep(trainings[name])
-        write_grounds(study, store, {name: grounds[name] for name in names})
-
-    return write
 
 
 def _training(row: Any) -> tuple[int, str, float | None, float | None]:

@@ -19,13 +19,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from contextcliff_dagster.contracts import DataError
 from contextcliff_dagster.extensions.visibility.tasks.task import (
-    Choice,
     Config,
     Data,
     Evaluation,
     Floats,
     Number,
-    Objective,
     Space,
     Task,
     Value,
@@ -88,24 +86,6 @@ class Landscape:
         if not len(finite):
             return float("nan")
         return float(finite.max() if highest else finite.min())
-
-    def objective(self, space: Space, split: int) -> Objective:
-        """Return a function that looks up the scores of the nearest configuration on one split.
-
-        Distances are Euclidean in `Space.positions`; different choices are at distance 1.
-        """
-        positions = np.array([space.positions(config) for config in self.configs])
-        unordered = [isinstance(parameter, Choice) for parameter in space.parameters]
-
-        def scores(config: Config) -> Evaluation:
-            distances = np.abs(positions - space.positions(config))
-            distances[:, unordered] = distances[:, unordered] > 1e-9
-            nearest = int(np.argmin((distances**2).sum(axis=1)))
-            return Evaluation(
-                float(self.validation[nearest, split]), float(self.test[nearest, split])
-            )
-
-        return scores
 
 
 def tabulate(
@@ -182,14 +162,9 @@ def sobol_configs(space: Space, count: int, seed: int) -> list[dict[str, Value]]
 
     Values follow each parameter's own scale and are rounded to three digits, so that an agent can
     repeat them exactly. With the same seed, a longer sequence starts with the shorter one.
-
-    Raises:
-        ValueError: ``count`` is less than one.
     """
     from scipy.stats import qmc
 
-    if count < 1:
-        raise ValueError("at least one configuration")
     rng = np.random.Generator(np.random.PCG64(seed))
     sequence = qmc.Sobol(len(space.parameters), scramble=True, rng=rng)
     with warnings.catch_warnings():

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-    from contextcliff_dagster.analysis.kv_family import KvFamily, KvMember, LossAt
+    from contextcliff_dagster.analysis.kv_family import KvFamily, KvMember
+    from contextcliff_dagster.analysis.statistics.intervals import Crossing
     from contextcliff_dagster.contracts.results import Cliffs, Comparison
     from contextcliff_dagster.contracts.results.comparison import DifferingBin
 
@@ -115,7 +116,7 @@ def _cell(axes: Axes, place: tuple[int, int], member: KvMember, most: int, point
         )
 
 
-def loss_words(loss: LossAt, shortest: int) -> str:
+def loss_words(loss: Crossing, shortest: int) -> str:
     """Return ``lost at 1.5k [1.2k, >]``, ``lost at 1.2k or later`` or ``lost from the start``."""
     if loss.tokens is None:
         return "not lost" if loss.low is None else f"lost at {house.token_label(loss.low)} or later"
@@ -252,12 +253,8 @@ def _difference(axes: Axes, comparison: Comparison) -> None:
             continue
         sure = bin.p_value is not None and bin.p_value <= 1.0 - comparison.confidence
         heights.append(bin.difference)
-        marks: dict[str, Any] = {
-            "mfc": house.INK if sure else "white",
-            "mec": house.INK,
-            "zorder": 4,
-        }
         x, y = _middle(bin), bin.difference
-        house.draw_markers(axes, x, y, house.INK, ms=6.5, mew=1.2, clip_on=False, **marks)
+        style: dict[str, Any] = {"mec": house.INK, "ms": 6.5, "mew": 1.2, "zorder": 4}
+        house.draw_markers(axes, x, y, house.INK, hollow=not sure, clip_on=False, **style)
     air = 0.06 * max(0.3, max(heights) - min(heights))
     axes.set_ylim(min(-0.15, min(heights) - air), max(0.15, max(heights) + air))

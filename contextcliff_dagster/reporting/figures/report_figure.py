@@ -88,12 +88,10 @@ def _verdict_text(result: Cliffs) -> str:
     text, cliff = wording.VERDICT_PHRASE[result.verdict], result.cliff
     if cliff is not None:
         at = wording.located(cliff.location_tokens, cliff.ci_low, cliff.ci_high)
-        dip = result.verdict is Verdict.DIP
-        text += (
-            f": falls at {wording.tokens(cliff.location_tokens)} tokens"
-            if dip
-            else f": midpoint of the drop at {at} tokens"
-        )
+        place = f"midpoint of the drop at {at}"
+        if result.verdict is Verdict.DIP:
+            place = f"falls at {wording.tokens(cliff.location_tokens)}"
+        text += f": {place} tokens"
     if result.safe_cap_tokens is None:
         text += "; no safe cap supported"
     return house.drawable(text)

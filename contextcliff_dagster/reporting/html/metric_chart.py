@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.reporting.html.render import DRAWING, Interactive, text
 from contextcliff_dagster.reporting.markdown import one_line
 
@@ -112,15 +113,7 @@ def metric_chart_interactive(chart: MetricChart) -> Interactive:
     payload = {
         "kind": chart.kind,
         "first": list(chart.first) or [metric.key for metric in chart.metrics[:4]],
-        "metrics": [
-            {
-                "key": metric.key,
-                "name": metric.name,
-                "inverted": metric.inverted,
-                "labels": list(metric.labels),
-            }
-            for metric in chart.metrics
-        ],
+        "metrics": to_json(chart.metrics),
         "lines": [_line(line, chart.metrics) for line in chart.lines],
         "authors": [
             {

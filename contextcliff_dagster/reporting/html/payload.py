@@ -33,7 +33,7 @@ from contextcliff_dagster.reporting.html.render import (
     text,
     visible,
 )
-from contextcliff_dagster.reporting.length_profile.questions import few_data_blocks
+from contextcliff_dagster.reporting.length_profile.tables import few_data_blocks
 from contextcliff_dagster.reporting.markdown import one_line
 from contextcliff_dagster.reporting.sections import Page, as_folds
 

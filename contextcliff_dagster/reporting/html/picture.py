@@ -313,11 +313,9 @@ def _drawing(panel: Panel) -> str:
 
 def _words(series: Series, point: Point) -> str:
     name = series.name.partition(",")[0]
-    mean = (
-        f"{point.mean:.2f}"
-        if point.low is None
-        else wording.estimate(point.mean, point.low, point.high)
-    )
+    mean = f"{point.mean:.2f}"
+    if point.low is not None:
+        mean = wording.estimate(point.mean, point.low, point.high)
     words = f"{name} {mean}, n = {point.n:,}"
     layers = [f"{low:.2f} to {high:.2f}" for at, low, high in series.band if at == point.tokens]
     parts = [f"bin {point.bin}, median {wording.tokens(point.tokens)} tokens", words]

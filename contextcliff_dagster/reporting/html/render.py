@@ -33,7 +33,6 @@ from contextcliff_dagster.reporting.sections import (
     Strong,
     Text,
     cell_words,
-    is_number,
     spans,
 )
 from contextcliff_dagster.reporting.wording import isolated
@@ -146,12 +145,7 @@ def _item(item: Text | Item) -> str:
 
 
 def _table(table: DataTable) -> str:
-    numeric = [
-        all(is_number(row[i]) for row in table.rows) and bool(table.rows)
-        for i in range(len(table.columns))
-    ]
-    right = {i for i, is_numeric in enumerate(numeric) if is_numeric}
-    right = right if table.right is None else set(table.right)
+    right = table.right_aligned
     marks = [' class="n"' if i in right else "" for i in range(len(table.columns))]
     head = "".join(
         _heading("col", mark or _width_class(column), _inline(column))

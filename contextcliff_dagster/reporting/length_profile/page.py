@@ -17,12 +17,6 @@ from contextcliff_dagster.reporting import wording
 from contextcliff_dagster.reporting.figures.attention import plot_attention
 from contextcliff_dagster.reporting.figures.confounds import plot_questions
 from contextcliff_dagster.reporting.figures.sensitivity import plot_sensitivity
-from contextcliff_dagster.reporting.length_profile.questions import (
-    READING,
-    attention_sections,
-    few_data_blocks,
-    question_sections,
-)
 from contextcliff_dagster.reporting.length_profile.scope import (
     confounds_sentence,
     definition_sections,
@@ -36,11 +30,16 @@ from contextcliff_dagster.reporting.length_profile.scope import (
     unmeasured_section,
 )
 from contextcliff_dagster.reporting.length_profile.tables import (
+    READING,
+    attention_sections,
     bin_sections,
     cap_sections,
     caps_table,
     failure_sections,
+    few_data_blocks,
+    lengths_of,
     models_section,
+    question_sections,
     slowdown_sections,
     zone_sections,
 )
@@ -259,7 +258,7 @@ def _bins(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
     """Return a table with a row per bin if all models share bins, else per model and bin."""
     if not any(result.bins for result in results):
         return Section("Scores by length", [Paragraph("No bins.")])
-    spans = [[_span(b) for b in result.bins] for result in results]
+    spans = [[(b.bin, lengths_of(b)) for b in result.bins] for result in results]
     by = "tokens: min / median / max"
     rows: list[list[Cell]]
     if all(span == spans[0] for span in spans):
@@ -272,7 +271,7 @@ def _bins(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
         rows = [
             [
                 Code(row[0].bin),
-                _span(row[0])[1],
+                lengths_of(row[0]),
                 *(cell for b in row for cell in (wording.tokens(b.n), _mean(b))),
             ]
             for row in zip(*(result.bins for result in results), strict=True)
@@ -281,7 +280,7 @@ def _bins(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
     else:
         head = ["model", "bin", by, "n", "mean"]
         rows = [
-            [Code(name), Code(b.bin), _span(b)[1], wording.tokens(b.n), _mean(b)]
+            [Code(name), Code(b.bin), lengths_of(b), wording.tokens(b.n), _mean(b)]
             for name, result in zip(names, results, strict=True)
             for b in result.bins
         ]
@@ -301,11 +300,6 @@ def _attention(results: Sequence[Cliffs], names: Sequence[str]) -> list[Section]
         return []
     figure = Figure(Path("attention.png"), "Attention entropy and shares over document length")
     return [Section("Attention", [Bullets(items), figure, Paragraph(READING)])]
-
-
-def _span(b: Any) -> tuple[str, str]:
-    lengths = (wording.tokens(n, "?") for n in (b.min_tokens, b.median_tokens, b.max_tokens))
-    return b.bin, " / ".join(lengths)
 
 
 def _mean(b: Any) -> Bracketed:

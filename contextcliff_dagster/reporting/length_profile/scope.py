@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextcliff_dagster.contracts.results import Cliffs, to_json
 from contextcliff_dagster.contracts.results.cliffs import Rule
 from contextcliff_dagster.reporting import wording
-from contextcliff_dagster.reporting.length_profile.questions import refused_tests
+from contextcliff_dagster.reporting.length_profile.tables import refused_tests
 from contextcliff_dagster.reporting.methods import methods
 from contextcliff_dagster.reporting.sections import (
     Block,
@@ -86,7 +86,7 @@ def _gaps(result: Cliffs) -> list[str]:
     if result.baseline.mean is None:
         gaps.append("no baseline")
     if all(b.ttft_ms is None for b in result.bins):
-        gaps.append("no time to first token")
+        gaps.append(f"time to first token: {wording.no_times(result)}")
     elif result.joint_cap is None:
         why = "too few times to first token, or answers in order of length"
         gaps.append(f"no joint cap of score and latency: {why}")

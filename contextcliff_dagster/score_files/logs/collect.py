@@ -173,7 +173,6 @@ def _scored_here(
     is_needed = options.own_score is not None or not answer.scores
     if not is_needed or answer.output is None or not answer.accepted or answer.error:
         return (np.nan,) * 3
-
     # A published rule applies to the text in the log, with its labels and reasoning.
     parsed = (
         ParsedAnswer(answer.output, answer.output) if as_logged else parse_answer(answer.output)
@@ -275,8 +274,6 @@ _LOGGED = {
         "the same for many answers."
     ),
 }
-
-
 _UNITS: Mapping[str, LengthUnit] = {
     "prompt tokens": "prompt",
     "words": "words",

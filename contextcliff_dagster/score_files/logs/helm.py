@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from contextcliff_dagster.score_files.columns import opened
 from contextcliff_dagster.score_files.logs.answers import (
     Answer,
     Log,
@@ -37,7 +36,8 @@ _NO_SCORES = (
 _CUT = "to prompts that were cut to fit the model's window"
 _PERTURBED = "to questions that were perturbed"
 
-_Key = tuple[str, str]
+_Key = tuple[str, str, bool]
+"""An answer's instance and trial, and whether its question was perturbed."""
 _Stats = dict[str, float]
 
 
@@ -54,10 +54,11 @@ def read_run(path: Path, options: LogOptions) -> Log:
     spec = _spec(path.with_name(_SPEC))
     scenario = name_of(mapping(spec.get("scenario_spec")).get("class_name")) or ""
     adapter = mapping(spec.get("adapter_spec"))
+    answers = (_answer(key, stats) for key, stats in known.items())
     return Log(
         path,
         TOOL,
-        _of_state(state, known) if has_text and state.is_file() else map(_answer, *_split(known)),
+        _of_state(state, known) if has_text and state.is_file() else answers,
         model=name_of(adapter.get("model")) or name_of(adapter.get("model_deployment")),
         task=scenario.rpartition(".")[2].removesuffix("Scenario") or None,
         no_text=f"HELM keeps the prompts in {_STATE}, which is not next to it",
@@ -65,17 +66,14 @@ def read_run(path: Path, options: LogOptions) -> Log:
 
 
 def _spec(path: Path) -> Mapping[str, Any]:
-    if not path.is_file():
-        return {}
-    with opened(path) as file:
-        return dict(walk(path, file, ()))
+    return dict(walk(path)) if path.is_file() else {}
 
 
-def _stats(path: Path) -> dict[tuple[_Key, bool], _Stats]:
-    """Return the statistics for each (instance, trial), keyed also by whether it was perturbed."""
-    stats_by_key: dict[tuple[_Key, bool], _Stats] = {}
+def _stats(path: Path) -> dict[_Key, _Stats]:
+    """Return the statistics of each answer."""
+    stats_by_key: dict[_Key, _Stats] = {}
     for row in map(mapping, rows_of(path)):
-        key = (_key(row.get("instance_id"), row), bool(row.get("perturbation")))
+        key = _key(row.get("instance_id"), row, row.get("perturbation"))
         of_answer = stats_by_key.setdefault(key, {})
         for stat in listed(row.get("stats")):
             name = name_of(mapping(mapping(stat).get("name")).get("name"))
@@ -84,16 +82,13 @@ def _stats(path: Path) -> dict[tuple[_Key, bool], _Stats]:
     return stats_by_key
 
 
-def _key(instance: Any, row: Mapping[str, Any]) -> _Key:
-    return name_of(instance) or "", name_of(row.get("train_trial_index")) or "0"
+def _key(instance: Any, row: Mapping[str, Any], perturbation: Any) -> _Key:
+    trial = name_of(row.get("train_trial_index")) or "0"
+    return name_of(instance) or "", trial, bool(perturbation)
 
 
-def _split(known: Mapping[tuple[_Key, bool], _Stats]) -> tuple[list[str], list[_Stats], list[bool]]:
-    keys = list(known)
-    return [key[0] for key, _ in keys], list(known.values()), [perturbed for _, perturbed in keys]
-
-
-def _answer(instance: str, stats: _Stats, perturbed: bool) -> Answer:
+def _answer(key: _Key, stats: _Stats) -> Answer:
+    instance, _, perturbed = key
     tokens = stats.get("num_prompt_tokens")
     cut = _CUT if stats.get("prompt_truncated") else None
     return Answer(
@@ -106,21 +101,19 @@ def _answer(instance: str, stats: _Stats, perturbed: bool) -> Answer:
     )
 
 
-def _of_state(path: Path, known: Mapping[tuple[_Key, bool], _Stats]) -> Iterator[Answer]:
-    seen: set[tuple[_Key, bool]] = set()
-    with opened(path) as file:
-        for name, value in walk(path, file, ("request_states",)):
-            if name != "request_states" or not isinstance(value, dict):
-                continue
-            instance = mapping(value.get("instance"))
-            perturbed = bool(instance.get("perturbation"))
-            key = (_key(instance.get("id"), value), perturbed)
-            if key in seen:  # a request for each option of one question
-                continue
-            seen.add(key)
-            answer = _answer(key[0][0], known.get(key, {}), perturbed)
-            _add_texts(answer, value, instance)
-            yield answer
+def _of_state(path: Path, known: Mapping[_Key, _Stats]) -> Iterator[Answer]:
+    seen: set[_Key] = set()
+    for name, value in walk(path, "request_states"):
+        if name != "request_states" or not isinstance(value, dict):
+            continue
+        instance = mapping(value.get("instance"))
+        key = _key(instance.get("id"), value, instance.get("perturbation"))
+        if key in seen:  # a request for each option of one question
+            continue
+        seen.add(key)
+        answer = _answer(key, known.get(key, {}))
+        _add_texts(answer, value, instance)
+        yield answer
 
 
 def _add_texts(answer: Answer, state: Mapping[str, Any], instance: Mapping[str, Any]) -> None:

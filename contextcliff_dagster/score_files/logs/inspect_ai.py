@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import FailureTag, ScoreFileError
-from contextcliff_dagster.score_files.columns import opened
 from contextcliff_dagster.score_files.logs.answers import (
     Answer,
     Log,
     LogOptions,
     chat_text,
+    figure,
+    listed,
     longest_text,
     mapping,
     name_of,
@@ -88,16 +89,15 @@ def _of_members(members: ZipMembers, samples: list[str]) -> Iterator[Answer]:
 def _of_object(log: Log, options: LogOptions) -> Iterator[Answer]:
     head: dict[str, Any] = {}
     has_begun = False
-    with opened(log.path) as file:
-        for name, value in walk(log.path, file, ("samples", "reductions")):
-            if name == "samples":
-                if not has_begun:
-                    has_begun = True
-                    _take_head(log, head, None, options)
-                if isinstance(value, dict):
-                    yield _answer(value)
-            elif name in ("status", "eval", "error"):
-                head[name] = value
+    for name, value in walk(log.path, "samples", "reductions"):
+        if name == "samples":
+            if not has_begun:
+                has_begun = True
+                _take_head(log, head, None, options)
+            if isinstance(value, dict):
+                yield _answer(value)
+        elif name in ("status", "eval", "error"):
+            head[name] = value
     if not has_begun:
         _take_head(log, head, 0, options)
 
@@ -180,8 +180,7 @@ def _completion(output: Mapping[str, Any]) -> str | None:
 
 
 def _choice(output: Mapping[str, Any]) -> Mapping[str, Any]:
-    choices = output.get("choices")
-    return mapping(choices[0]) if isinstance(choices, list) and choices else {}
+    return mapping(next(iter(listed(output.get("choices"))), None))
 
 
 def _prompt(sample: Mapping[str, Any]) -> str:
@@ -208,7 +207,4 @@ def _score(value: Any) -> float | None:
         return number(value)
     if value in _LETTERS:
         return _LETTERS[value]
-    try:
-        return _WORDS[value.lower()] if value.lower() in _WORDS else number(float(value))
-    except ValueError:
-        return None
+    return _WORDS[value.lower()] if value.lower() in _WORDS else figure(value)

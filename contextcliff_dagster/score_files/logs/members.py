@@ -11,7 +11,7 @@ import json
 import struct
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,6 @@ MOST_BYTES = 256 << 20
 """Maximum size of a single value in a log (a sample, a line); larger ones are taken for hostile."""
 
 _DECODER = json.JSONDecoder()
-
-
 _RESULTS = frozenset((".csv", ".eval", ".json", ".jsonl", ".ndjson", ".tsv"))
 
 
@@ -37,8 +35,8 @@ def files_in(path: Path) -> list[Path]:
     return [file for file in found if not _RESULTS.isdisjoint(file.suffixes)] or [path]
 
 
-def walk(path: Path, file: Any, streamed: Collection[str]) -> Iterator[tuple[str, Any]]:
-    """Yield (name, value) for the members of the object in ``file``, in file order.
+def walk(path: Path, *streamed: str) -> Iterator[tuple[str, Any]]:
+    """Yield (name, value) for the members of the object in the file, in its order.
 
     If a member in ``streamed`` is an array, its items are yielded singly under its name. So are
     those of a top-level array, under the name "". NaN and Infinity are accepted: tools write them.
@@ -46,11 +44,12 @@ def walk(path: Path, file: Any, streamed: Collection[str]) -> Iterator[tuple[str
     Raises:
         ScoreFileError: the file is not JSON or ends too early, or one value is too large.
     """
-    stream = JsonStream(path, file, error=ScoreFileError, decoder=_DECODER, longest=MOST_BYTES)
-    if stream.begins_with("["):
-        yield from (("", value) for _, value in stream.values())
-    else:
-        yield from ((name, value) for _, name, value in stream.members(streamed))
+    with opened(path) as file:
+        stream = _json_stream(path, file)
+        if stream.begins_with("["):
+            yield from (("", value) for _, value in stream.values())
+        else:
+            yield from ((name, value) for _, name, value in stream.members(streamed))
 
 
 def rows_of(path: Path) -> Iterator[Any]:
@@ -65,15 +64,16 @@ def rows_of(path: Path) -> Iterator[Any]:
         start = file.read(64).removeprefix(BOM).lstrip()[:1]
     with opened(path) as file:
         if start in (b"{", b"["):
-            stream = JsonStream(
-                path, file, error=ScoreFileError, decoder=_DECODER, longest=MOST_BYTES
-            )
-            yield from (value for _, value in stream.values())
+            yield from (value for _, value in _json_stream(path, file).values())
         elif start:
             lines = text_lines(path, io.BufferedReader(file), ScoreFileError)
             table = csv_table(path, lines, ScoreFileError)
             for _, cells in table.rows:
                 yield dict(zip(table.header, map(_cell, cells), strict=True))
+
+
+def _json_stream(path: Path, file: Any) -> JsonStream:
+    return JsonStream(path, file, error=ScoreFileError, decoder=_DECODER, longest=MOST_BYTES)
 
 
 def _cell(text: str) -> Any:

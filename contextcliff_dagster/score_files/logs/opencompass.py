@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import ScoreFileError
-from contextcliff_dagster.score_files.columns import opened, stem
+from contextcliff_dagster.score_files.columns import stem
 from contextcliff_dagster.score_files.logs.answers import (
     Answer,
     Log,
@@ -105,13 +105,12 @@ def _answers(results: list[Path], predictions: list[Path]) -> Iterator[Answer]:
 def _details(path: Path) -> list[Mapping[str, Any]]:
     """Return the details in a results file, in order."""
     details: list[Mapping[str, Any]] = []
-    with opened(path) as file:
-        for name, value in walk(path, file, ("details",)):
-            if name != "details" or not isinstance(value, dict):
-                continue
-            # An object of details by number, or one detail of a list.
-            numbered = [detail for key, detail in value.items() if key.isdigit()]
-            details += [detail for detail in numbered or [value] if isinstance(detail, dict)]
+    for name, value in walk(path, "details"):
+        if name != "details" or not isinstance(value, dict):
+            continue
+        # An object of details by number, or one detail of a list.
+        numbered = [detail for key, detail in value.items() if key.isdigit()]
+        details += [detail for detail in numbered or [value] if isinstance(detail, dict)]
     return details
 
 
@@ -131,10 +130,9 @@ def _runs(details: list[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
 
 def _predictions(paths: list[Path]) -> Iterator[Mapping[str, Any]]:
     for path in paths:
-        with opened(path) as file:
-            for name, value in walk(path, file, ()):
-                if name.isdigit() and isinstance(value, dict):
-                    yield value
+        for name, value in walk(path):
+            if name.isdigit() and isinstance(value, dict):
+                yield value
 
 
 def _answer(example: int, detail: Mapping[str, Any], predicted: Mapping[str, Any]) -> Answer:

@@ -280,35 +280,15 @@ def test_questions_are_numbered_by_their_examples_where_they_have_no_number() ->
     # A call that was never planned leaves a gap that moves no other question.
     gone = (named["format"] == "prose") & (named["seed"] == 3) & (named["number"] == 0)
     assert pooled(analyse(named[~gone])).overall.dropped == 18
-    named["example_id"] = named["example_id"].str.replace("-q", "-", regex=False)
-    assert to_json(analyse(named))["comparisons"] == expected
     mixed = named.copy()
     mixed.loc[mixed["format"] == "prose", "example_id"] = [
-        f"{i % 7}-{i}" for i in range(int((mixed["format"] == "prose").sum()))
+        f"{i % 7}-q{i % 4}" for i in range(int((mixed["format"] == "prose").sum()))
     ]
     with pytest.raises(ContextCliffError, match="different right answers in two formats"):
         analyse(mixed)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"drop": "document_key"}, "no column 'document_key'"),
-        ({"score": 1.5}, "outside 0..1"),
-        ({"benchmark": "weather"}, "the benchmark 'weather'; known are warehouse"),
-        ({"format": "yaml"}, "the format 'yaml'; known are jsonl"),
-        ({"arm": "order=shuffled"}, "no answer under the base condition"),
-        ({"margin": 0.0}, "The margin is 0; choose one between 0 and 1."),
-    ],
-)
-def test_what_cannot_be_analysed_is_refused_in_a_sentence(
-    change: dict[str, Any], message: str
-) -> None:
+def test_records_without_the_base_condition_are_refused() -> None:
     records = planted_records({"jsonl": np.inf, "prose": np.inf}, seeds=2)
-    margin = change.pop("margin", 0.1)
-    if column := change.pop("drop", None):
-        records = records.drop(columns=column)
-    for column, value in change.items():
-        records[column] = value
-    with pytest.raises(ContextCliffError, match=message):
-        analyse(records, margin=margin)
+    with pytest.raises(ContextCliffError, match="no answer under the base condition"):
+        analyse(records.assign(arm="order=shuffled"))

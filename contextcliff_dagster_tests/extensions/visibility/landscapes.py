@@ -7,7 +7,14 @@ from collections.abc import Callable
 import numpy as np
 
 from contextcliff_dagster.extensions.visibility.landscape import Landscape, sobol_configs
-from contextcliff_dagster.extensions.visibility.tasks.task import Floats, Space
+from contextcliff_dagster.extensions.visibility.tasks.task import (
+    Choice,
+    Config,
+    Evaluation,
+    Floats,
+    Objective,
+    Space,
+)
 
 
 def landscape_of(
@@ -34,3 +41,21 @@ def landscape_of(
         validation=validation,
         test=test,
     )
+
+
+def objective_of(landscape: Landscape, space: Space, split: int) -> Objective:
+    """A function that looks up the scores of the nearest configuration on one split.
+
+    Distances are Euclidean in `Space.positions`; different choices are at distance 1.
+    """
+    positions = np.array([space.positions(config) for config in landscape.configs])
+    unordered = [isinstance(parameter, Choice) for parameter in space.parameters]
+
+    def scores(config: Config) -> Evaluation:
+        distances = np.abs(positions - space.positions(config))
+        distances[:, unordered] = distances[:, unordered] > 1e-9
+        nearest = int(np.argmin((distances**2).sum(axis=1)))
+        known = landscape.validation[nearest, split], landscape.test[nearest, split]
+        return Evaluation(*map(float, known))
+
+    return scores

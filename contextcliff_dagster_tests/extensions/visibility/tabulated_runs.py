@@ -16,6 +16,7 @@ from contextcliff_dagster.extensions.visibility.landscape import normalised_regr
 from contextcliff_dagster.extensions.visibility.runs.tuning import Bench
 from contextcliff_dagster.extensions.visibility.section import PlannedRun, runs_of
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
+from contextcliff_dagster_tests.extensions.visibility.landscapes import objective_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +40,7 @@ class _TableScores:
     def evaluation(self, config: Config, split: int) -> Evaluation:
         number = split % len(self.landscape.splits)
         if number not in self._objectives:
-            self._objectives[number] = self.landscape.objective(self.space, number)
+            self._objectives[number] = objective_of(self.landscape, self.space, number)
         return self._objectives[number](config)
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from contextcliff_dagster.analysis.kv_family import KvFamily, LossAt
+from contextcliff_dagster.analysis.kv_family import KvFamily
+from contextcliff_dagster.analysis.statistics.intervals import Crossing
 from contextcliff_dagster.reporting.figures.comparison import loss_words, plot_kv_caps
 from contextcliff_dagster.reporting.kv import cap_sentence, kv_sentences, policy_sections
 from contextcliff_dagster.reporting.length_profile.page import OWN_BASELINE
@@ -124,10 +125,10 @@ def test_the_same_family_gives_the_same_bytes(family: KvFamily) -> None:
 
 
 def test_open_ends_are_shown_as_such() -> None:
-    assert loss_words(LossAt(1536, 1024, None), 40) == "lost at 1.5k [1k, >]"
-    assert loss_words(LossAt(None, 2048, None), 40) == "lost at 2k or later"
-    assert loss_words(LossAt(None, None, None), 40) == "not lost"
-    assert loss_words(LossAt(40, 40, 2048), 40) == "lost from the start"
+    assert loss_words(Crossing(1536, 1024, None), 40) == "lost at 1.5k [1k, >]"
+    assert loss_words(Crossing(None, 2048, None), 40) == "lost at 2k or later"
+    assert loss_words(Crossing(None, None, None), 40) == "not lost"
+    assert loss_words(Crossing(40, 40, 2048), 40) == "lost from the start"
 
 
 def test_a_study_of_one_policy_has_no_section() -> None:

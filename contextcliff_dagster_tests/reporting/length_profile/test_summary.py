@@ -10,7 +10,7 @@ import pytest
 
 from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.reporting.length_profile.page import MOST_WARNINGS, summary_sections
-from contextcliff_dagster.reporting.length_profile.questions import few_data_blocks
+from contextcliff_dagster.reporting.length_profile.tables import few_data_blocks
 from contextcliff_dagster.reporting.markdown import as_page
 from contextcliff_dagster_tests.support.records.reports import (
     control_of,

@@ -160,10 +160,11 @@ def test_walking_an_object_gives_its_members_piece_by_piece(
 ) -> None:
     monkeypatch.setattr(rows, "_CHUNK", 3)
     monkeypatch.setattr(rows, "_READ_AHEAD", 3)
-    file = io.BytesIO(json.dumps(value, indent=indent, ensure_ascii=escaped).encode())
+    content = json.dumps(value, indent=indent, ensure_ascii=escaped).encode()
+    monkeypatch.setattr(json_walk, "opened", lambda path: io.BytesIO(content))
     lists = [name for name in value if isinstance(value[name], list)]
     found: dict[str, Any] = {name: [] for name in lists}
-    for name, item in json_walk.walk(Path("a"), file, lists):
+    for name, item in json_walk.walk(Path("a"), *lists):
         if name in found and name in lists:
             found[name].append(item)
         else:

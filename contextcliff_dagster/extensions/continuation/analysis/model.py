@@ -19,7 +19,6 @@ from contextcliff_dagster.analysis.bin_statistics import ProfileContext
 from contextcliff_dagster.analysis.contrast import sign_flip_p_value
 from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.rank_tests import holm
-from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.extensions.continuation.analysis.arm import (
     PERMUTATIONS,
     analyse_arm,
@@ -210,11 +209,8 @@ def analyse_model(
         human: scores of held-out author passages, used only for the noise floor.
 
     Raises:
-        ContextCliffError: as `outcomes.clean_outcomes`, or if the margin or a human score is out
-            of range.
+        ContextCliffError: as `outcomes.clean_outcomes`.
     """
-    if not 0.0 < margin <= 0.5:
-        raise ContextCliffError(f"The margin is {margin:g}; choose one above 0 and at most 0.5.")
     settings = settings or AnalysisSettings()
     context = context or ProfileContext(model="model")
     outcomes = clean_outcomes(rows, arms, asked)
@@ -253,14 +249,9 @@ def analyse_model(
 def noise_floor(
     scores: Sequence[float] | Floats, passages: int, settings: AnalysisSettings
 ) -> NoiseFloor | None:
-    """Return the mean human score and the range of means of ``passages`` scores, or None.
-
-    Raise ContextCliffError for a score outside 0..1.
-    """
+    """Return the mean human score and the range of means of ``passages`` scores, or None."""
     values = np.asarray(scores, np.float64)
     values = values[~np.isnan(values)]
-    if ((values < 0.0) | (values > 1.0)).any():
-        raise ContextCliffError("A score of a human passage is outside 0..1.")
     if len(values) < LEAST_HUMAN or not passages:
         return None
     rng = np.random.default_rng((settings.seed, 23))

@@ -29,12 +29,10 @@ def context_lengths(
     documentation calls them geometric. If no power fits, there is a single size.
 
     Raises:
-        StudyError: ``divisions`` is not a power of two, or a size is not positive.
+        StudyError: ``divisions`` is not a power of two.
     """
     if divisions < 1 or divisions & (divisions - 1):
         raise StudyError(f"--divisions is {divisions}; use a power of two: 1, 2, 4, ...")
-    if max_context < 1 or (start_context is not None and start_context < 1):
-        raise StudyError("--max-context and --start-context must be at least 1 token.")
     tiers, tier = [], _SMALLEST_TIER
     while tier <= max_context:
         tiers.append(tier)

@@ -160,11 +160,6 @@ class Coherence(NamedTuple):
     far: float | None
 
 
-def sentence_coherence(prose: Prose, embedder: Embedder) -> Coherence:
-    """Return the coherence of one text; raise as `coherence_of_texts`."""
-    return coherence_of_texts([prose], embedder)[0]
-
-
 def coherence_of_texts(texts: Sequence[Prose], embedder: Embedder) -> list[Coherence]:
     """Return the coherence of each text; all their sentences go to the embedder at once.
 

@@ -37,6 +37,7 @@ from contextcliff_dagster.reporting.sections import (
     Paragraph,
     Section,
     as_folds,
+    filled,
     of_each,
     picture,
 )
@@ -171,13 +172,11 @@ def differences(result: ContinuationResult) -> DataTable | None:
     rows: list[list[Cell]] = []
     for compared in result.comparisons:
         rows += [[Code(compared.arm), *_difference(row)] for row in compared.overall]
-    if not rows:
-        return None
     columns = ["arm", "of", "passages", "difference", "p", "p, Holm"]
     caption = (
         f"Each arm less {result.reference}, passages paired; two-sided tests, Holm over all rows"
     )
-    return DataTable(columns, rows, caption, right=())
+    return filled(DataTable(columns, rows, caption, right=()))
 
 
 def _difference(row: ArmDifference) -> Sequence[Cell]:
@@ -195,16 +194,12 @@ def _difference(row: ArmDifference) -> Sequence[Cell]:
 
 def plan(arm: ArmResult) -> DataTable | None:
     """Return a table of passages needed to detect a decline, or None if the variance is unknown."""
-    if not arm.plan:
-        return None
     rows: list[list[Cell]] = [
         [f"{row.decline:g}", f"{row.power:g}", row.rounds, row.n_passages] for row in arm.plan
     ]
-    return DataTable(
-        ["decline of the score", "power", "rounds", "passages"],
-        rows,
-        "Passages needed to show a decline at one context size, given this study's variance",
-    )
+    columns = ["decline of the score", "power", "rounds", "passages"]
+    caption = "Passages needed to show a decline at one context size, given this study's variance"
+    return filled(DataTable(columns, rows, caption))
 
 
 def metrics(arm: ArmResult, result: ContinuationResult) -> DataTable | None:
@@ -223,14 +218,12 @@ def metrics(arm: ArmResult, result: ContinuationResult) -> DataTable | None:
                 "not measured" if author is None else f"{number_words(author.mean)}{spread}",
             ]
         )
-    if not rows:
-        return None
     columns = ["metric", *(f"{tokens(size)} tokens" for size in result.sizes), "authors"]
     caption = (
         f"Means over passages with {level(result.confidence)} intervals; for the authors, with "
         "the SD between passages. They are not tested"
     )
-    return DataTable(columns, rows, caption, right=())
+    return filled(DataTable(columns, rows, caption, right=()))
 
 
 def _interval(size: MetricSize) -> tuple[float, float] | None:
@@ -300,16 +293,13 @@ def continuation_page(
 
 def draw_pictures(results: Sequence[ContinuationResult]) -> dict[str, bytes]:
     """Return the pictures of each result as PNG bytes by file name."""
-    pictures: dict[str, bytes] = {}
-    for result in results:
-        pictures[picture_file(result, "sizes")] = plot_sizes(result)
-        metrics = plot_metrics(result)
-        if metrics is not None:
-            pictures[picture_file(result, "metrics")] = metrics
-        arms_picture = plot_arms(result)
-        if arms_picture is not None:
-            pictures[picture_file(result, "arms")] = arms_picture
-    return pictures
+    draws = {"sizes": plot_sizes, "metrics": plot_metrics, "arms": plot_arms}
+    return {
+        picture_file(result, what): picture
+        for result in results
+        for what, draw in draws.items()
+        if (picture := draw(result)) is not None
+    }
 
 
 def picture_file(result: ContinuationResult, what: str) -> str:

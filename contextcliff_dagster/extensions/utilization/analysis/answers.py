@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -75,7 +75,6 @@ class Question:
 
 BASE = "base"
 """Arm in which formats are compared."""
-NEEDED = ("benchmark", "format", "scale", "scale_tokens", "seed", "document_key")
 _KEPT = [
     *("scale", "seed", "length_tokens", "question_kind", "records", "evidence_position"),
     *("expected", "missing"),
@@ -87,10 +86,11 @@ def clean_answers(records: pd.DataFrame, *, paired: bool = True) -> pd.DataFrame
     """Return one row per question, format and arm, in a fixed order; replicates are averaged.
 
     Args:
-        records: ``score`` (null: no answer), ``length_tokens``, `NEEDED`, and where known ``arm``,
-            ``question`` (its number in the document, the same in all formats), ``question_kind``,
-            ``records``, ``evidence_position``, ``expected``, ``failure``. Without ``question`` the
-            number ends ``example_id`` (``-q2``), or questions are in its order.
+        records: ``score`` (null: no answer), ``length_tokens``, ``benchmark``, ``format``,
+            ``scale``, ``scale_tokens``, ``seed``, ``document_key``, and where known ``arm``,
+            ``question_kind``, ``records``, ``evidence_position``, ``expected``, ``failure``; also
+            ``question`` (its number in the document, the same in all formats), or else
+            ``example_id``, which ends with it (``-q2``).
         paired: whether the formats hold the same records, so that right answers must agree.
 
     Returns:
@@ -98,30 +98,17 @@ def clean_answers(records: pd.DataFrame, *, paired: bool = True) -> pd.DataFrame
         are null if ``missing`` is set.
 
     Raises:
-        ContextCliffError: a column is missing, a name is unknown, a score is outside 0..1, or one
-            question has different right answers in two formats.
+        ContextCliffError: one question has different right answers in two formats.
     """
-    for column in (*NEEDED, "score", "length_tokens"):
-        if column not in records.columns:
-            raise ContextCliffError(
-                f"Utilization records have no column {column!r}; score them with this version."
-            )
     frame = records.copy()
-    for column, names in (("benchmark", BENCHMARKS), ("format", FORMATS)):
-        if unknown := sorted(set(frame[column]) - set(names)):
-            raise ContextCliffError(
-                f"Utilization records name the {column} {unknown[0]!r}; known are "
-                f"{', '.join(names)}."
-            )
     frame["arm"] = frame["arm"].fillna(BASE) if "arm" in frame else BASE
     if "question" not in frame:
-        frame["question"] = _numbered(frame)
+        numbers = frame["example_id"].astype(str).str.extract(r"-q(\d+)$", expand=False)
+        frame["question"] = numbers.astype(np.int64)
     for column in ("question_kind", "records", "evidence_position", "expected", "failure"):
         if column not in frame:
             frame[column] = None
     scores = frame["score"].astype(np.float64)
-    if ((scores < 0.0) | (scores > 1.0)).any():
-        raise ContextCliffError("A utilization score is outside 0..1.")
     tags = [tag.value for tag in UNSCORED_TAGS]
     unscored = frame["failure"].isin(tags)
     frame["score"] = scores.mask(unscored)
@@ -136,20 +123,6 @@ def clean_answers(records: pd.DataFrame, *, paired: bool = True) -> pd.DataFrame
     if paired:
         _same_questions(rows)
     return rows
-
-
-def _numbered(frame: pd.DataFrame) -> pd.Series[int]:
-    if "example_id" not in frame:
-        raise ContextCliffError(
-            "Utilization records have neither a column 'question' nor 'example_id', so questions "
-            "cannot be paired."
-        )
-    numbers = frame["example_id"].astype(str).str.extract(r"-q(\d+)$", expand=False)
-    if numbers.notna().all():
-        return numbers.astype(np.int64)
-    names = frame["example_id"].astype("category").cat.codes
-    of_document = [frame[column] for column in ("arm", "format", "document_key")]
-    return names.groupby(of_document).rank(method="dense").astype(np.int64)
 
 
 def _same_questions(rows: pd.DataFrame) -> None:
@@ -289,17 +262,13 @@ def format_curve(
         rows: rows of `clean_answers` of this format, and of ``benchmark`` if one is given.
     """
     correlation = correlation_of(rows)
-    overall = mean_over_documents(rows, correlation, settings)
     answered = rows[rows["score"].notna()]
     return FormatCurve(
         format=format,
         benchmark=benchmark,
-        n=overall.n,
+        **asdict(mean_over_documents(rows, correlation, settings)),
         n_documents=answered["document_key"].nunique(),
         missing=Missing.of(rows["missing"]),
-        mean=overall.mean,
-        ci_low=overall.ci_low,
-        ci_high=overall.ci_high,
         scales=[
             _at_scale(rows[rows["scale_tokens"] == scale.tokens], scale, correlation, settings)
             for scale in scales
@@ -346,7 +315,6 @@ def mean_over_documents(
 def _at_scale(
     rows: pd.DataFrame, scale: Scale, correlation: float, settings: AnalysisSettings
 ) -> ScaleScore:
-    score = mean_over_documents(rows, correlation, settings)
     answered = rows[rows["score"].notna()]
     documents = (answered if len(answered) else rows).drop_duplicates(["document_key"])
     tokens, records = (documents[column].dropna() for column in ("length_tokens", "records"))
@@ -355,12 +323,9 @@ def _at_scale(
         scale_tokens=scale.tokens,
         tokens=round(float(tokens.mean())) if len(tokens) else None,
         records=round(float(records.mean())) if len(records) else None,
-        n=score.n,
+        **asdict(mean_over_documents(rows, correlation, settings)),
         n_documents=answered["document_key"].nunique(),
         missing=int(rows["score"].isna().sum()),
-        mean=score.mean,
-        ci_low=score.ci_low,
-        ci_high=score.ci_high,
     )
 
 

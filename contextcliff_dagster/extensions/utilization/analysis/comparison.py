@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -147,15 +147,11 @@ class Estimate:
 
     mean_a: float
     mean_b: float
+    difference: float
     ci_low: float
     ci_high: float
     p_value: float | None
     p_exact: bool
-
-    @property
-    def difference(self) -> float:
-        """Return ``mean_a`` minus ``mean_b``."""
-        return self.mean_a - self.mean_b
 
 
 def estimate_difference(
@@ -187,6 +183,7 @@ def estimate_difference(
     return Estimate(
         mean_a,
         mean_b,
+        difference,
         min(low, difference),
         max(high, difference),
         p_value,
@@ -222,17 +219,11 @@ def difference_test(
         n=min(len(a.score), len(b.score)),
         n_documents=documents,
         dropped=dropped,
-        mean_a=estimate.mean_a,
-        mean_b=estimate.mean_b,
-        difference=difference,
-        ci_low=estimate.ci_low,
-        ci_high=estimate.ci_high,
+        **asdict(estimate),
         band_low=min(low, difference),
         band_high=max(high, difference),
         only_a=int((a.score > b.score).sum()) if binary else None,
         only_b=int((b.score > a.score).sum()) if binary else None,
-        p_value=estimate.p_value,
-        p_exact=estimate.p_exact,
         p_holm=None,
         mcnemar=mcnemar_test(matched) if paired else None,
         t_test=paired_t_test((s_a - b.by_document()[1]) / n_a) if paired else None,

@@ -8,7 +8,7 @@ Evidence position and tokens per record are included because they can mimic a fo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
@@ -42,7 +42,6 @@ from contextcliff_dagster.extensions.utilization.analysis.wording import (
     comparison_sentences,
     floor_sentence,
     format_name,
-    listed,
     parting_clause,
     shown_direction,
 )
@@ -60,8 +59,9 @@ from contextcliff_dagster.extensions.utilization.results import (
     ScopeComparison,
     TokensPerRecord,
     UtilizationResult,
+    headline_pair,
 )
-from contextcliff_dagster.reporting.wording import unanswered_sentence
+from contextcliff_dagster.reporting.wording import listed, unanswered_sentence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -173,16 +173,7 @@ def position_scores(
         for i, name in enumerate(_THIRDS):
             inside = answered[(answered["format"] == format) & (third == i)]
             score = mean_over_documents(inside, correlation, settings)
-            scores.append(
-                PositionScore(
-                    format=format,
-                    third=name,
-                    n=score.n,
-                    mean=score.mean,
-                    ci_low=score.ci_low,
-                    ci_high=score.ci_high,
-                )
-            )
+            scores.append(PositionScore(format=format, third=name, **asdict(score)))
     return scores
 
 
@@ -247,11 +238,9 @@ def analyse_model(
         asked: scales of the study, those without a record included.
 
     Raises:
-        ContextCliffError: see `answers.clean_answers`; also if the margin is out of range or
-            there is no record of the base condition.
+        ContextCliffError: see `answers.clean_answers`; also if there is no record of the base
+            condition.
     """
-    if not 0.0 < margin < 1.0:
-        raise ContextCliffError(f"The margin is {margin:g}; choose one between 0 and 1.")
     settings = settings or AnalysisSettings()
     context = context or ProfileContext(model=_model_of(records))
     paired = match == "content"
@@ -282,8 +271,7 @@ def analyse_model(
         _compare(base, pair, curves, scales, margin, settings, paired=paired)
         for pair in combinations(formats, 2)
     ]
-    with_prose = [pair for pair in comparisons if "prose" in (pair.a, pair.b)]
-    headline_pair = next(iter(with_prose or comparisons), None)
+    first_pair = headline_pair(comparisons)
     n, missing = int(rows["score"].notna().sum()), Missing.of(rows["missing"])
     return UtilizationResult(
         schema_version="1.0",
@@ -303,8 +291,8 @@ def analyse_model(
         seed=settings.seed,
         n=n,
         missing=missing,
-        verdict=headline_pair.verdict if headline_pair else "undecided",
-        headline=_headline(curves, headline_pair, margin, settings),
+        verdict=first_pair.verdict if first_pair else "undecided",
+        headline=_headline(curves, first_pair, margin, settings),
         curves=curves,
         comparisons=comparisons,
         effects=effects_of(

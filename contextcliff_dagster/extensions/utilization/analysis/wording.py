@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts.values import Verdict
 from contextcliff_dagster.extensions.utilization.rendering.sentences import Format
-from contextcliff_dagster.reporting.wording import difference, level, score, two_digits
+from contextcliff_dagster.reporting.wording import difference, level, listed, score, two_digits
 
 if TYPE_CHECKING:
     from contextcliff_dagster.extensions.utilization.results import (
@@ -33,11 +33,6 @@ def format_name(name: Format) -> str:
 def capitalised(text: str) -> str:
     """Return the text with a capital first letter."""
     return text[:1].upper() + text[1:]
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return items as a list in words: ``a``, ``a and b``, ``a, b and c``."""
-    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def divergence_sentence(

@@ -14,6 +14,7 @@ from contextcliff_dagster.extensions.utilization.report.differences import (
     plot_effects,
 )
 from contextcliff_dagster.extensions.utilization.report.score_figure import plot_scores
+from contextcliff_dagster.extensions.utilization.results import headline_pair
 from contextcliff_dagster.reporting.sections import (
     Block,
     Bracketed,
@@ -64,21 +65,10 @@ def wrong_answers(records: pd.DataFrame, examples: Mapping[str, Example]) -> lis
     wrong = records[records["score"] == 0].sort_values(["model", "bin", "seed", "example_id"])
     turn = wrong.groupby(["model", "bin"]).cumcount()
     ordered = wrong.assign(turn=turn).sort_values("turn", kind="stable")
-    columns = ["model", "bin", "expected", "raw_output", "failure", "needed", "evidence_position"]
-    names = ordered["example_id"]
-    return [
-        WrongAnswer(
-            row["model"],
-            row["bin"],
-            _question(examples.get(name)),
-            row["expected"],
-            row["raw_output"],
-            row["failure"],
-            row["needed"],
-            row["evidence_position"],
-        )
-        for name, row in zip(names, ordered[columns].to_dict("records"), strict=True)
-    ]
+    ordered["question"] = [_question(examples.get(name)) for name in ordered["example_id"]]
+    ordered = ordered.rename(columns={"bin": "cell", "raw_output": "answer"})
+    columns = ordered[[*WrongAnswer._fields]]
+    return [WrongAnswer._make(row) for row in columns.itertuples(index=False)]
 
 
 def _question(example: Example | None) -> str:
@@ -239,7 +229,7 @@ def _work_sentence(result: UtilizationResult) -> str:
 
 
 def _answer(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Block]:
-    pair = tables.headline_pair(result)
+    pair = headline_pair(result.comparisons)
     return [
         Bullets([Bracketed(sentence) for sentence in result.headline]),
         *_scores(result, there),
@@ -255,7 +245,7 @@ def _parting(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Sect
     sections = []
     for pair in result.comparisons:
         first, *others = tables.comparison(pair, result)
-        if pair is not tables.headline_pair(result):
+        if pair is not headline_pair(result.comparisons):
             first = replace(first, blocks=[*first.blocks, *_difference(pair, result, there)])
         sections += [first, *others]
     return sections

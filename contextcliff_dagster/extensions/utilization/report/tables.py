@@ -10,9 +10,9 @@ from contextcliff_dagster.extensions.utilization.analysis.wording import (
     beyond_zero,
     capitalised,
     format_name,
-    listed,
 )
 from contextcliff_dagster.extensions.utilization.report.names import scope_name
+from contextcliff_dagster.extensions.utilization.results import headline_pair
 from contextcliff_dagster.reporting.sections import (
     Block,
     Bracketed,
@@ -28,6 +28,7 @@ from contextcliff_dagster.reporting.wording import (
     estimate,
     level,
     limits,
+    listed,
     p_value,
     score,
     tokens,
@@ -152,7 +153,7 @@ def _pooled(result: UtilizationResult, name: Format) -> AxisProfile | None:
 
 def _parting(result: UtilizationResult) -> Cell:
     """The length at which the formats of the headline's pair diverge."""
-    pair = headline_pair(result)
+    pair = headline_pair(result.comparisons)
     if pair is None or (divergence := pair.pooled.divergence).better is None:
         return None
     if divergence.status == "at_smallest":
@@ -160,12 +161,6 @@ def _parting(result: UtilizationResult) -> Cell:
     low, high = (tokens(end, "open") for end in (divergence.low_tokens, divergence.high_tokens))
     at = divergence.tokens or divergence.shown_at_tokens or 0
     return Bracketed(f"{tokens(two_digits(at))} [{low}, {high}]")
-
-
-def headline_pair(result: UtilizationResult) -> FormatComparison | None:
-    """Return the pair of formats to which the result's verdict refers."""
-    with_prose = (c for c in result.comparisons if "prose" in (c.a, c.b))
-    return next(with_prose, result.comparisons[0] if result.comparisons else None)
 
 
 def length_and_work(result: UtilizationResult) -> list[Section]:

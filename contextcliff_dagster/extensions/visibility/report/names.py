@@ -174,8 +174,3 @@ def score_words(value: float | None, score: Score) -> str:
     if value is None:
         return "none"
     return f"{value:,.4g}" if score.relative or abs(value) >= 10 else f"{value:.3f}"
-
-
-def joined(parts: list[str]) -> str:
-    """Join parts into a phrase: ``a``, ``a and b``, ``a, b and c``; empty without parts."""
-    return "".join(parts) if len(parts) < 2 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -20,7 +20,6 @@ from contextcliff_dagster.extensions.visibility.behaviour import (
 from contextcliff_dagster.extensions.visibility.report.names import (
     change_words,
     config_words,
-    joined,
     score_words,
     value_words,
 )
@@ -35,7 +34,7 @@ from contextcliff_dagster.extensions.visibility.tasks.task import (
     Space,
     Task,
 )
-from contextcliff_dagster.reporting.wording import count, score
+from contextcliff_dagster.reporting.wording import count, listed, number, score
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,17 +79,15 @@ class RecordedRun:
 
 
 def recorded_run(rows: Iterable[Mapping[Any, Any]]) -> RecordedRun:
-    """Return the run in its rows of `tables.VISIBILITY_RECORDS`; raise ValueError without any."""
+    """Return the run in its rows of `tables.VISIBILITY_RECORDS`, at least one."""
     steps = sorted(rows, key=lambda row: int(row["step"]))
-    if not steps:
-        raise ValueError("a run needs at least one row")
     first = steps[0]
     start = RecordedStep(
         0,
         start_of(first),
-        _known(first["start_validation"]),
-        _known(first["start_test"]),
-        _known(first["start_regret"]),
+        number(first["start_validation"]),
+        number(first["start_test"]),
+        number(first["start_regret"]),
     )
     return RecordedRun(
         key=str(first["run"]),
@@ -105,16 +102,11 @@ def _recorded_step(row: Mapping[str, Any]) -> RecordedStep:
     return RecordedStep(
         int(row["step"]),
         step_of(row),
-        _known(row["validation"]),
-        _known(row["reported"]),
-        _known(row["regret"]),
+        number(row["validation"]),
+        number(row["reported"]),
+        number(row["regret"]),
         failure if isinstance(failure, str) else None,
     )
-
-
-def _known(value: Any) -> float | None:
-    """Return a score, or None for nan, with which pandas marks missing scores."""
-    return None if value is None or value != value else float(value)
 
 
 def step_sentence(before: Sequence[RecordedStep], one: RecordedStep, task: Task) -> str:
@@ -140,7 +132,7 @@ def _what(before: Sequence[RecordedStep], one: RecordedStep, space: Space) -> st
     parts += _changes(space, base, one, named=not parts[0])
     parts += [words for event in one.step.events if (words := _remark(event))]
     phrases = [part for part in parts if part] or ["stayed with the same configuration"]
-    return "; ".join(phrases) if any(", " in part for part in phrases) else joined(phrases)
+    return "; ".join(phrases) if any(", " in part for part in phrases) else listed(phrases)
 
 
 def _unused(before: Sequence[RecordedStep], one: RecordedStep) -> str:
@@ -358,7 +350,7 @@ def _counts(found: Behaviour) -> str:
     if back:
         parts.append(f"{back:,} {'goes' if back == 1 else 'go'} back to an earlier one")
     move = f"the mean move is {score(found.churn)} of a parameter's range"
-    return f"{joined(parts)}; {move}"
+    return f"{listed(parts)}; {move}"
 
 
 def _bounds(found: Behaviour) -> str:

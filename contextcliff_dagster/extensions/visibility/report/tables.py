@@ -19,16 +19,16 @@ from contextcliff_dagster.extensions.visibility.report.names import (
     comparison_name,
     effect_name,
     group_of,
-    joined,
     level_name,
     shows_more,
     varied_axes,
 )
-from contextcliff_dagster.reporting.sections import Bracketed, Cell, Code, DataTable
+from contextcliff_dagster.reporting.sections import Bracketed, Cell, Code, DataTable, filled
 from contextcliff_dagster.reporting.wording import (
     count,
     difference,
     level,
+    listed,
     p_value,
     percent,
     score,
@@ -64,8 +64,6 @@ def models(results: Sequence[VisibilityResult]) -> DataTable:
 def effects(result: VisibilityResult, outcome: OutcomeName) -> DataTable | None:
     """Tabulate all effects on an outcome, grouped as in the picture; None if there are none."""
     effects_found = [effect for effect in result.effects if effect.outcome == outcome]
-    if not effects_found:
-        return None
     rows: list[list[Cell]] = [
         [
             effect_name(effect),
@@ -90,7 +88,7 @@ def effects(result: VisibilityResult, outcome: OutcomeName) -> DataTable | None:
         f"{name[0].upper()}{name[1:]}: pairs of runs equal in all else, {level(result.confidence)} "
         "intervals over benchmark-seeds; below 0 the level is better"
     )
-    return DataTable(columns, rows, caption, right=())
+    return filled(DataTable(columns, rows, caption, right=()))
 
 
 def by_benchmark(result: VisibilityResult) -> DataTable | None:
@@ -109,11 +107,9 @@ def by_benchmark(result: VisibilityResult) -> DataTable | None:
             for part in (by_name.get(name) for name in result.benchmarks)
         ]
         rows.append([effect_name(effect), *cells])
-    if not rows:
-        return None
     columns = ["comparison", *result.benchmarks]
     caption = "Difference in regret on each benchmark, intervals over seeds; no test"
-    return DataTable(columns, rows, caption, right=())
+    return filled(DataTable(columns, rows, caption, right=()))
 
 
 def behaviour(result: VisibilityResult) -> DataTable | None:
@@ -125,14 +121,12 @@ def behaviour(result: VisibilityResult) -> DataTable | None:
         ]
         for effects in behaviour_rows(result)
     ]
-    if not rows:
-        return None
     caption = (
         f"Differences in behaviour with {level(result.confidence)} intervals, and a verdict if "
         "significant after Holm over all of them"
     )
     columns = ["comparison", *(OUTCOME_NAMES[outcome] for outcome in BEHAVIOUR)]
-    return DataTable(columns, rows, caption, right=())
+    return filled(DataTable(columns, rows, caption, right=()))
 
 
 def _marked(effect: AxisEffect | None) -> Cell:
@@ -149,9 +143,9 @@ def combinations(result: VisibilityResult) -> DataTable | None:
     if len(result.cells) < 2:
         return None
     ranked = sorted(result.cells, key=lambda one: (_known_first(one), one.signature))
-    listed = ranked
+    shown = ranked
     if len(ranked) > MOST_CELLS:
-        listed = [*ranked[: MOST_CELLS // 2], *ranked[-MOST_CELLS // 2 :]]
+        shown = [*ranked[: MOST_CELLS // 2], *ranked[-MOST_CELLS // 2 :]]
     axes = varied_axes(result)
     names: tuple[OutcomeName, ...] = ("regret", "area", *BEHAVIOUR)
     rows: list[list[Cell]] = [
@@ -160,10 +154,10 @@ def combinations(result: VisibilityResult) -> DataTable | None:
             cell.n_runs,
             *(score(cell.means.get(name), "–") for name in names),
         ]
-        for cell in listed
+        for cell in shown
     ]
     some = f"{MOST_CELLS} of {len(ranked):,}, those with the least and the most regret"
-    of = some if len(listed) < len(ranked) else f"all {len(ranked):,}"
+    of = some if len(shown) < len(ranked) else f"all {len(ranked):,}"
     columns = [
         *(AXIS_NAMES.get(axis, axis) for axis in axes),
         "runs",
@@ -191,8 +185,6 @@ def interactions(result: VisibilityResult) -> DataTable | None:
         ]
         for row in result.interactions
     ]
-    if not rows:
-        return None
     columns = [
         *("effect of", "with", "groups of four runs (benchmark-seeds)"),
         *("difference of differences", "p", "p, Holm"),
@@ -201,7 +193,7 @@ def interactions(result: VisibilityResult) -> DataTable | None:
         "Change of an effect on the regret with another axis: below 0 the regret falls more at the "
         "other axis's level"
     )
-    return DataTable(columns, rows, caption, right=())
+    return filled(DataTable(columns, rows, caption, right=()))
 
 
 def searches(result: VisibilityResult) -> DataTable | None:
@@ -216,14 +208,12 @@ def searches(result: VisibilityResult) -> DataTable | None:
         ]
         for search in result.searches
     ]
-    if not rows:
-        return None
     columns = ["search", "benchmark-seeds", "regret", "area", "model minus search"]
     caption = (
         "Searches without a model, on the same splits, starts and budget; difference in regret "
         "after the last step, below 0 the model is better; no test"
     )
-    return DataTable(columns, rows, caption, right=())
+    return filled(DataTable(columns, rows, caption, right=()))
 
 
 def plan(result: VisibilityResult) -> DataTable | None:
@@ -238,11 +228,9 @@ def plan(result: VisibilityResult) -> DataTable | None:
         ]
         for row in result.plan
     ]
-    if not rows:
-        return None
     columns = ["comparison", "true effect", "power at level", "seeds here", "seeds needed"]
     caption = "Seeds to show an effect on the regret on these benchmarks, given their variance"
-    return DataTable(columns, rows, caption, right=())
+    return filled(DataTable(columns, rows, caption, right=()))
 
 
 def mean_share(result: VisibilityResult, outcome: OutcomeName) -> float | None:
@@ -290,7 +278,7 @@ def answer_sentences(result: VisibilityResult) -> list[str]:
 def _verdict(result: VisibilityResult) -> str:
     regret = [e for e in result.effects if e.outcome == "regret" and shows_more(e)]
     names = {
-        word: joined(
+        word: listed(
             [
                 f"{effect_name(effect)} ({difference(effect.difference)})"
                 for effect in regret
@@ -334,7 +322,7 @@ def _reached(result: VisibilityResult) -> str:
         return f"{sentence}."
     best = score(min(search.regret for search in result.searches))
     names = [SEARCH_NAMES.get(s.name, s.name) for s in result.searches if score(s.regret) == best]
-    return f"{sentence}; of the searches without a model the best reach {best} ({joined(names)})."
+    return f"{sentence}; of the searches without a model the best reach {best} ({listed(names)})."
 
 
 def fallback_sentence(result: VisibilityResult) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -11,7 +10,7 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import EVAL_RECORDS, FailureTag
+from contextcliff_dagster.contracts import FailureTag
 from contextcliff_dagster.experiments.common.measurement import (
     EVERYTHING,
     ledger_rows,
@@ -36,6 +35,7 @@ from contextcliff_dagster.extensions.visibility.runs.tuning import (
 from contextcliff_dagster.extensions.visibility.section import AXES, PlannedRun, section_of
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
+from contextcliff_dagster.scoring.evaluate import CALL_COLUMNS
 from contextcliff_dagster.store import slug, write_atomic
 
 if TYPE_CHECKING:
@@ -47,10 +47,6 @@ if TYPE_CHECKING:
 
 
 SCORING_VERSION = "visibility 1"
-_SCORED = ("em", "f1", "contained", "score", "parsed_answer", "failed", "failure")
-_OF_ANSWER = [
-    name for name in EVAL_RECORDS.column_names if name not in {*_SCORED, "scorer_version", "kind"}
-]
 
 
 def score_rows(
@@ -90,7 +86,7 @@ def _records(
         **_of_start(bench, history),
     }
     for number, answer in enumerate(answers, start=1):
-        record = {name: answer.get(name) for name in _OF_ANSWER} | common | {"step": number}
+        record = {name: answer.get(name) for name in CALL_COLUMNS} | common | {"step": number}
         if answer.get("no_answer") == FailureTag.TRANSPORT_ERROR:
             # No step: a later run asks again, and nothing can rest on it.
             return
@@ -296,16 +292,8 @@ def _training(history: History) -> dict[str, Any]:
     }
 
 
-def _best(bench: Bench, history: History) -> int:
-    """Return the first step with the best validation score."""
-    sign = 1.0 if bench.task.score.higher_is_better else -1.0
-    heights = [sign * entry.scores.validation for entry in history]
-    finite = [height if height == height else -math.inf for height in heights]
-    return finite.index(max(finite))
-
-
 def _step(bench: Bench, history: History, number: int) -> dict[str, Any]:
-    best = _best(bench, history)
+    best = bench.state(history).best_step(bench.task)
     return {
         **_training(history),
         "step": number,
@@ -318,7 +306,7 @@ def _step(bench: Bench, history: History, number: int) -> dict[str, Any]:
 def _summary(
     bench: Bench, history: History, answers: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    best = _best(bench, history)
+    best = bench.state(history).best_step(bench.task)
     usages = [usage for answer in answers if (usage := usage_of(answer)) is not None]
     steps = [entry.step for entry in history]
     costs = [answer["cost_usd"] for answer in answers if answer.get("cost_usd") is not None]

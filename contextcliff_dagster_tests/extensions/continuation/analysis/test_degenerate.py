@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -145,27 +144,7 @@ def test_a_smallest_size_without_outcomes_hands_the_baseline_on() -> None:
     assert [one.decline is None for one in sizes] == [True, True, False]
 
 
-@pytest.mark.parametrize(
-    ("spoil", "words"),
-    [
-        (lambda rows: rows.drop(columns="collapse"), "no column 'collapse'"),
-        (lambda rows: rows.iloc[:0], "no outcomes"),
-        (lambda rows: pd.concat([rows, rows.iloc[:1]]), "twice"),
-        (lambda rows: rows.assign(score=1.5), "outside 0..1"),
-        (lambda rows: rows.assign(context_tokens=0), "not positive"),
-    ],
-)
-def test_bad_outcomes_are_refused(
-    spoil: Callable[[pd.DataFrame], pd.DataFrame], words: str
-) -> None:
-    with pytest.raises(ContextCliffError, match=words):
-        analysed(spoil(rows_of()))
-
-
-def test_bad_settings_are_refused() -> None:
-    with pytest.raises(ContextCliffError, match=r"margin is 0\.7"):
-        analyse_model(rows_of(), 0.7)
-    with pytest.raises(ContextCliffError, match="'q8' has no outcome"):
-        analysed(rows_of(), arms=["q8"])
-    with pytest.raises(ContextCliffError, match="human passage is outside"):
-        analysed(rows_of(), human=[2.0] * 20)
+def test_a_generation_that_occurs_twice_is_refused() -> None:
+    rows = rows_of()
+    with pytest.raises(ContextCliffError, match="twice"):
+        analysed(pd.concat([rows, rows.iloc[:1]]))

@@ -12,8 +12,8 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.extensions.continuation.prose.embedders import (
     EndpointEmbedder,
     StaticEmbedder,
+    coherence_of_texts,
     local_embedder,
-    sentence_coherence,
 )
 from contextcliff_dagster.extensions.continuation.prose.words import read_prose
 from contextcliff_dagster_tests.extensions.continuation.prose.passages import HARBOUR, ORCHARD
@@ -76,13 +76,12 @@ def test_the_local_table_finds_prose_more_coherent_than_its_sentences_shuffled_w
     if local is None:
         pytest.skip("needs the extra embeddings")
     assert isinstance(local, StaticEmbedder)
-    whole = sentence_coherence(read_prose(HARBOUR), local).near
     mixed = [s for pair in zip(sentences(HARBOUR), sentences(ORCHARD), strict=False) for s in pair]
-    shuffled = sentence_coherence(read_prose(" ".join(mixed)), local).near
+    texts = [HARBOUR, " ".join(mixed), "It was the sea again. " * 9]
+    (whole, _), (shuffled, _), repeated = coherence_of_texts(list(map(read_prose, texts)), local)
     assert whole is not None
     assert shuffled is not None
     assert 0.0 < shuffled < whole < 1.0
-    repeated = sentence_coherence(read_prose("It was the sea again. " * 9), local)
     assert repeated.near == pytest.approx(1.0)
     assert not np.isnan(repeated.far or np.nan)
 

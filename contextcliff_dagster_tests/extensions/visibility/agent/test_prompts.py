@@ -150,8 +150,3 @@ def test_resources_are_sums_over_the_steps_with_records(usage: list[Usage | None
     assert text.startswith(f"Used so far: {total} tokens, $")
     assert text == resources_text(known), "a step without a record changes nothing"
     assert text == resources_text(usage[::-1])
-
-
-def test_a_state_has_one_usage_for_each_step() -> None:
-    with pytest.raises(ValueError, match="a start"):
-        RunState(())

@@ -32,7 +32,7 @@ from contextcliff_dagster.extensions.visibility.landscape import (
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
 from contextcliff_dagster.extensions.visibility.tasks.task import Data, Number, Space
 from contextcliff_dagster.store import Store
-from contextcliff_dagster_tests.extensions.visibility.landscapes import landscape_of
+from contextcliff_dagster_tests.extensions.visibility.landscapes import landscape_of, objective_of
 from contextcliff_dagster_tests.extensions.visibility.spaces import SPACE, spaces
 
 LINE = Space((Number("x", 0, 1), Number("rate", 0.01, 100, log=True)), {"x": 0.5, "rate": 1.0})
@@ -144,7 +144,7 @@ def test_a_failed_configuration_is_no_start_and_no_extreme() -> None:
 @given(st.integers(0, 63), st.integers(0, 19))
 def test_a_landscape_answers_for_its_configurations_and_those_near(number: int, split: int) -> None:
     landscape = landscape_of(SPACE, lambda at: float(at.sum()), noise=0.1)
-    scores = landscape.objective(SPACE, split)
+    scores = objective_of(landscape, SPACE, split)
     config = landscape.configs[number]
     known = landscape.validation[number, split], landscape.test[number, split]
     assert scores(config) == known
