@@ -124,6 +124,8 @@ def estimate_metadata(campaign: str, estimate: CostEstimate) -> dict[str, Any]:
         for line in estimate.lines
         if line.calls
     ]
+    batched = estimate.usd_in_batches
+    both = {"usd_streamed": estimate.usd_streamed, "usd_in_batches": batched}
     return {
         "campaign": campaign,
         "calls": estimate.calls,
@@ -131,6 +133,7 @@ def estimate_metadata(campaign: str, estimate: CostEstimate) -> dict[str, Any]:
         "tokens": estimate.tokens,
         "usd": float(estimate.usd),
         "usd_at_most": float(estimate.usd_at_most),
+        **(both if batched is not None else {}),
         "seconds": float(estimate.seconds),
         "models_without_price": ", ".join(estimate.unpriced) or "none",
         "lines": table(lines if len(lines) <= MOST_CELLS else _by_model(lines)),
