@@ -63,7 +63,7 @@ def child(folder: Path, url: str, calls: int, mb: float, *, wait: bool) -> None:
     from contextcliff_dagster_tests.support.records.calls import LedgerSample, openai_entry, plan_of
 
     sample = LedgerSample(bins=5, n=calls // 5)
-    entry = openai_entry(url, window_tokens=8192, price=PRICE, batch={"max_mb": mb})
+    entry = openai_entry(url, window_tokens=8192, price=PRICE, batch={"discount": 0, "max_mb": mb})
     if wait:
         batches.FIRST_POLL_S, batches.LAST_POLL_S, batches.SEEN_AFTER_S = 0.05, 0.2, 1.0
     with Ledger.open(folder / "ledger.db") as ledger, EngineSession(entry) as session:
@@ -138,7 +138,7 @@ def within_budget(trials: int, calls: int) -> bool:
             batch_server(Path(folder) / "p", polls_a_step=1, faults=faults) as server,
             Ledger.open(Path(folder) / "ledger.db") as ledger,
         ):
-            batch = {"max_requests": rng.choice((10, 20, 60))}
+            batch = {"discount": 0, "max_requests": rng.choice((10, 20, 60))}
             entry = openai_entry(server.url, window_tokens=8192, price=PRICE, batch=batch)
             with EngineSession(entry) as session:
                 record_identity(ledger, "s", "c", entry.name, session.identity)

@@ -45,6 +45,7 @@ from continuation_recitation import show_recitation
 
 if TYPE_CHECKING:
     from contextcliff_dagster.extensions.continuation.prose.embedders import Embedder
+    from contextcliff_dagster.extensions.continuation.prose.metrics import ProseMetrics
 
 ROOT = Path(__file__).resolve().parents[1]
 WORDS = 770
@@ -67,10 +68,17 @@ def generations(count: int) -> list[str]:
     return [" ".join(words[start : start + WORDS]) for start in starts]
 
 
+def prose_metrics(text: str) -> ProseMetrics:
+    """Return the metrics of a text but its coherence."""
+    from contextcliff_dagster.extensions.continuation.prose.metrics import metrics_of
+    from contextcliff_dagster.extensions.continuation.prose.words import read_prose
+
+    return metrics_of(read_prose(text))
+
+
 def measure_text(text: str) -> tuple[float, float]:
     """Measure one text; return its number of words and the CPU seconds."""
     from contextcliff_dagster.extensions.continuation.prose.collapse import collapse_of
-    from contextcliff_dagster.extensions.continuation.prose.metrics import prose_metrics
 
     start = time.process_time()
     words = prose_metrics(text).words or 0.0
@@ -247,7 +255,6 @@ def described(scores: list[float | None]) -> str:
 
 def show_score(given: argparse.Namespace) -> None:
     from contextcliff_dagster.extensions.continuation.noise import HumanNoise
-    from contextcliff_dagster.extensions.continuation.prose.metrics import prose_metrics
 
     rng = random.Random(0)
     with ProcessPoolExecutor(given.jobs) as pool:

@@ -92,7 +92,7 @@ def agrees(novel: Novel) -> bool:
     """Return whether the stored overlaps agree with the product on the first passages."""
     some = list(range(min(12, len(novel.passages))))
     ours = chance_of(novel, some)
-    theirs = chance_overlap([novel.passages[one] for one in some])
+    theirs = chance_overlap([[novel.passages[one] for one in some]])
     beyond = max(theirs.longest_run, RUN_WORDS) == max(ours.longest_run, RUN_WORDS)
     return beyond and theirs.shared_runs == ours.shared_runs and theirs.pairs == ours.pairs
 

@@ -21,7 +21,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextcliff_dagster.contracts import AnswersLostError, ContextCliffError, StoreError
+from contextcliff_dagster.contracts import (
+    AnswersLostError,
+    BatchesOpenError,
+    ContextCliffError,
+    StoreError,
+)
 from contextcliff_dagster.store import Store, store_root
 
 if TYPE_CHECKING:
@@ -183,6 +188,9 @@ def _explain(error: BaseException, resume: str) -> int:
     causes = list(_chain(error))
     # A failure comes before the interruption: Dagster reports a failed step's interruption too.
     for cause in causes:
+        if isinstance(cause, BatchesOpenError):
+            click.echo(f"{cause}; come back: `{cause.command or resume}`.")
+            return DONE
         if isinstance(cause, ContextCliffError):
             say(f"contextcliff: {sentence(str(cause))}")
             if not isinstance(cause, AnswersLostError):

@@ -32,17 +32,18 @@ class EngineError(ContextCliffError):
 
 
 class BatchesOpenError(ContextCliffError):
-    """Calls wait in batches for their answers; measuring goes on when they are there.
+    """Calls wait in batches for their answers; the same measurement goes on when they are there.
 
-    ``waiting``: number of calls by model.
+    ``waiting``: number of calls by model. ``command``: what goes on instead, if not the same.
     """
 
     def __init__(self, study: str, campaign: str, waiting: Mapping[str, int]) -> None:
         super().__init__(
             f"{sum(waiting.values()):,} calls of campaign {campaign} of study {study!r} wait in "
-            f"batches ({', '.join(waiting)}); come back: `contextcliff profile {study} --batch`."
+            f"batches ({', '.join(waiting)})"
         )
-        self.waiting = dict(waiting)
+        self.study, self.campaign, self.waiting = study, campaign, dict(waiting)
+        self.command = ""
 
 
 class BudgetError(ContextCliffError):

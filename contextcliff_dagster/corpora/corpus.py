@@ -37,6 +37,16 @@ class Entry(NamedTuple):
     place: str
     id_given: bool = True
 
+    def repeats(self, derived: set[bytes]) -> bool:
+        """Return whether an entry without an id has the document, question, answers and task of one
+        before; ``derived`` holds their ids, to which this one's is added."""
+        if self.id_given:
+            return False
+        key = bytes.fromhex(self.example.example_id)
+        repeated = key in derived
+        derived.add(key)
+        return repeated
+
 
 class StreamedCorpus(ABC):
     """A source of examples. Each iteration rereads the source and holds one entry at a time."""

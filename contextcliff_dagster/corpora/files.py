@@ -63,8 +63,7 @@ class FileCorpus(StreamedCorpus):
 
     def entries(self) -> Iterator[Entry]:
         """Yield every row of the wanted tasks as an entry."""
-        untyped = self._format in ("csv", "tsv")
-        reader = RowReader(self._columns, self._task, untyped=untyped)
+        reader = RowReader(self._columns, self._task, untyped=self._format in ("csv", "tsv"))
         n_used = 0
         other_tasks: Counter[str] = Counter()
         for place, row in READERS[self._format](self.path):

@@ -196,15 +196,12 @@ def materialize_corpus(corpus: StreamedCorpus, directory: Path) -> CorpusSummary
     ):
         for entry in corpus.entries():
             example, document = entry.example, entry.document
+            if entry.repeats(derived_ids):
+                repeated += 1
+                continue
             if entry.id_given:
                 # hash() may collide and differs between processes: it only gives candidates.
                 given_ids.append(hash(example.example_id))
-            else:
-                derived = bytes.fromhex(example.example_id)
-                if derived in derived_ids:
-                    repeated += 1
-                    continue
-                derived_ids.add(derived)
             key = bytes.fromhex(document.document_id)
             if key not in seen_documents:
                 seen_documents.add(key)
@@ -224,9 +221,8 @@ def materialize_corpus(corpus: StreamedCorpus, directory: Path) -> CorpusSummary
     account = corpus.account()
     if name := account.get("list"):
         write_rows(directory / str(name), corpus.file_list())
-    n_documents = len(seen_documents)
     summary = CorpusSummary(
-        corpus.name, fingerprint, n_documents, n_examples, text_bytes, repeated, account
+        corpus.name, fingerprint, len(seen_documents), n_examples, text_bytes, repeated, account
     )
     write_atomic(directory / _SUMMARY, (json.dumps(summary.to_dict(), indent=2) + "\n").encode())
     return summary

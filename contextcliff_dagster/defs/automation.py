@@ -91,12 +91,12 @@ def study_schedules(
         def measure(
             context: dg.ScheduleEvaluationContext, contextcliff_store: StoreResource
         ) -> list[dg.RunRequest] | dg.SkipReason:
-            store = contextcliff_store.open()
-            if waiting := open_batches(store, study.name):
-                campaigns = ", ".join(sorted({batch.campaign for batch in waiting}))
-                return dg.SkipReason(f"Batches of campaign {campaigns} are still open.")
             # Begun by the first call: runs that fail before leave no empty campaign.
             campaign = campaign_at(context.scheduled_execution_time)
+            store = contextcliff_store.open()
+            waiting = {batch.campaign for batch in open_batches(store, study.name)}
+            if others := ", ".join(sorted(waiting - {campaign})):
+                return dg.SkipReason(f"Batches of campaign {others} are still open.")
             add_campaign(context.instance, study, campaign)
             measurement = Measurement(study, experiment, campaign, "schedule")
             return measurement.everything(store, campaign)

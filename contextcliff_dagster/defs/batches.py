@@ -11,12 +11,14 @@ planned, and no schedule begins another.
 import json
 import time
 from collections.abc import Sequence
+from itertools import groupby
 
 import dagster as dg
 
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.defs.asset_specs import asset_key
 from contextcliff_dagster.defs.campaign_runs import Asked, Measurement, open_batches
+from contextcliff_dagster.defs.dagster_internals import NOT_FINISHED_STATUSES
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.experiments.lookup import measuring_assets, partitioned
 from contextcliff_dagster.inference.execution.batches import has_ended
@@ -35,8 +37,9 @@ def batch_sensor(studies: Sequence[Study]) -> dg.SensorDefinition:
     and less often, and starts a run that takes in the answers of each that has ended.
 
     Its run asks again, in a new batch, what the ended one did not answer. The cursor holds, for
-    each batch, the time of its next look, the wait after it, and how many runs were started. A
-    batch whose provider cannot be asked for good (no key, say) gets a run, too: its failure shows.
+    each campaign and model, the time of the next look, the wait after it, and how many runs were
+    started. A batch whose provider cannot be asked for good (no key, say) gets a run, too: its
+    failure shows.
     """
     by_name = {study.name: study for study in studies}
     asking = [
@@ -60,19 +63,22 @@ def batch_sensor(studies: Sequence[Study]) -> dg.SensorDefinition:
         kept: dict[str, tuple[float, float, int]] = {}
         requests: list[dg.RunRequest] = []
         ends_at = time.monotonic() + _TICK_S
-        for batch in open_batches(contextcliff_store.open()):
-            if (study := by_name.get(batch.study)) is None:
-                continue
-            due, wait_s, runs = looks.get(batch.owner, (0.0, FIRST_LOOK_S, 0))
+        opened = open_batches(contextcliff_store.open())
+        for (name, campaign, model), group in groupby(sorted(opened, key=_place), _place):
+            study = by_name.get(name)
+            if study is None or model not in study.models:
+                continue  # of another location, or left to `contextcliff batches`
+            key = f"{name}/{campaign}/{model}"
+            due, wait_s, runs = looks.get(key, (0.0, FIRST_LOOK_S, 0))
             left_s = ends_at - time.monotonic()
-            if time.time() >= due and left_s > 0:
-                if _needs_a_run(context, batch, left_s):
+            if time.time() >= due and left_s > 0 and not _is_measured(context, name, campaign):
+                if any(_needs_a_run(context, batch, left_s) for batch in group):
                     runs += 1
-                    requests += _requests(study, batch, runs)
+                    requests += _requests(study, campaign, model, f"{key}/{runs}")
                 due, wait_s = time.time() + wait_s, min(1.5 * wait_s, LAST_LOOK_S)
-            kept[batch.owner] = (due, wait_s, runs)
+            kept[key] = (due, wait_s, runs)
         context.update_cursor(json.dumps(kept))
-        return requests or dg.SkipReason(f"{len(kept)} open batches; none has ended.")
+        return requests or dg.SkipReason(f"{len(opened)} open batches; none has ended.")
 
     return look_after_batches
 
@@ -87,13 +93,24 @@ def _needs_a_run(context: dg.SensorEvaluationContext, batch: CallBatch, within_s
         return True
 
 
-def _requests(study: Study, batch: CallBatch, number: int) -> list[dg.RunRequest]:
-    """Return one request for each experiment of the study; only one has calls in the batch."""
+def _place(batch: CallBatch) -> tuple[str, str, str]:
+    return batch.study, batch.campaign, batch.model
+
+
+def _is_measured(context: dg.SensorEvaluationContext, study: str, campaign: str) -> bool:
+    """Return whether a run of the campaign has not ended, which looks after its batches itself."""
+    of = {"contextcliff/study": study, "contextcliff/campaign": campaign}
+    running = dg.RunsFilter(tags=of, statuses=list(NOT_FINISHED_STATUSES))
+    return bool(context.instance.get_runs(running, limit=1))
+
+
+def _requests(study: Study, campaign: str, model: str, key: str) -> list[dg.RunRequest]:
+    """Return one request for each experiment of the study; only one has calls in a batch."""
     config = {"resume_batches": True}
     return [
-        Measurement(study, experiment, batch.campaign, "sensor").request(
-            f"{batch.owner}/{number}/{experiment.name}",
-            Asked([batch.model], experiment.cells(study), config, for_guests=True),
+        Measurement(study, experiment, campaign, "sensor").request(
+            f"batches/{key}/{experiment.name}",
+            Asked([model], experiment.cells(study), config, for_guests=True),
         )
         for experiment in partitioned(study)
     ]

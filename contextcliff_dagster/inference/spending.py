@@ -285,3 +285,12 @@ def with_day_limit(budget: Budget) -> Budget:
     if not 0 <= usd < math.inf:
         raise StudyError(f"{DAY_VARIABLE} is {text!r}; set it to an amount in USD, such as 25.")
     return replace(budget, usd_per_day=usd)
+
+
+def out_of_time(open_calls: int) -> BudgetError:
+    """Return the error for a run that is ended by its deadline."""
+    return BudgetError(
+        f"The deadline was reached with some of {open_calls:,} calls still open; everything "
+        "measured is kept, so run it again to go on, or raise the deadline: --deadline on "
+        "the command line, else deadline_s (of the run's config, or of the study's `calls`)."
+    )

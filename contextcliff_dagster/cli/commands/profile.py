@@ -17,7 +17,7 @@ import click
 from contextcliff_dagster.cli.ad_hoc_study import corpus_kind
 from contextcliff_dagster.cli.commands.baseline import end_with
 from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, open_instance
-from contextcliff_dagster.cli.display.output import ProgressBar, dagster_log, money, print_either
+from contextcliff_dagster.cli.display.output import ProgressBar, dagster_log, money, print_json
 from contextcliff_dagster.cli.display.samples import (
     ShownPrompts,
     estimate_sentence,
@@ -340,7 +340,7 @@ def profile(
         agree_on_cost(prepared, limit, yes=yes)
         with (
             _showing_what_is_measured(store, as_json=as_json),
-            _ending_with_open_batches(as_json=as_json),
+            _ending_with_open_batches(asked, as_json=as_json),
             ProgressBar() as bar,
             interruption_says(store, chosen, campaign),
         ):
@@ -403,13 +403,18 @@ def _showing_what_is_measured(store: Store, *, as_json: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _ending_with_open_batches(*, as_json: bool) -> Iterator[None]:
-    """Print that calls wait in batches, which is no error, and end the command."""
+def _ending_with_open_batches(study: Study, *, as_json: bool) -> Iterator[None]:
+    """Say that calls wait in batches, which is no error, and what goes on."""
     try:
         yield
     except BatchesOpenError as error:
-        print_either({"waiting": error.waiting}, str(error), as_json=as_json)
-        raise click.exceptions.Exit(0) from None
+        if as_json:
+            names = ("study", "campaign", "waiting")
+            print_json({name: getattr(error, name) for name in names})
+            raise click.exceptions.Exit(0) from None
+        if not study.calls.batch:
+            error.command = f"contextcliff batches resume {study.name}"
+        raise
 
 
 @click.command()

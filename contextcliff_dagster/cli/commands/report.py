@@ -166,11 +166,12 @@ def spent_lines(
     def total(name: str) -> Any:
         return sum(getattr(summary, name) for summary in summaries)
 
-    if not (sent := total("sent")):
+    sent, answered = total("sent"), total("answered")
+    if not sent and not answered and not total("transport_errors"):
         lines = [f"Nothing new to measure: all {total('planned'):,} calls are in the ledger."]
     else:
         parts = [
-            f"{count(sent, 'call')} sent",
+            f"{count(sent, 'call')} sent" if sent else f"{count(answered, 'answer')} taken in",
             f"{total('cached') + total('by_others'):,} known before",
             f"{total('prompt_tokens') + total('completion_tokens'):,} tokens",
         ]

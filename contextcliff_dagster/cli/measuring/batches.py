@@ -10,13 +10,12 @@ import click
 from contextcliff_dagster.cli.commands.report import print_profiled
 from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, open_instance
 from contextcliff_dagster.cli.display.output import print_either, print_json, print_table
-from contextcliff_dagster.cli.errors import say
+from contextcliff_dagster.cli.errors import USER_ERROR, say
 from contextcliff_dagster.cli.options import common_options
-from contextcliff_dagster.contracts import BatchesOpenError, StudyError
+from contextcliff_dagster.contracts import BatchesOpenError, ContextCliffError, StudyError
 from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.inference.ledger.batches import CallBatch, batches_of, open_calls
 from contextcliff_dagster.inference.models.models_file import get_model
-from contextcliff_dagster.reporting.wording import count
 from contextcliff_dagster.store import Store
 
 
@@ -38,8 +37,14 @@ def batches_list(study: str | None, as_json: bool) -> None:
         click.echo("No call was asked in a batch; `contextcliff profile STUDY --batch` does it.")
         return
     names = ("owner", "study", "campaign", "model", "requests", "waiting", "remote_status")
-    columns = ("BATCH", "STUDY", "CAMPAIGN", "MODEL", "CALLS", "WAITING", "PROVIDER SAYS")
-    print_table(columns, [[row[name] or "-" for name in names] for row in rows])
+    columns = ("BATCH", "STUDY", "CAMPAIGN", "MODEL", "CALLS", "WAITING", "PROVIDER SAYS", "ENDED")
+    print_table(
+        columns,
+        [
+            (*(row[name] or "-" for name in names), "yes" if row["ended_at"] else "no")
+            for row in rows
+        ],
+    )
 
 
 @batches.command("cancel", short_help="Ask the provider to end a batch.")
@@ -53,7 +58,7 @@ def batches_cancel(batch: str, as_json: bool) -> None:
     if not found or found[0].ended_at:
         state = "has ended already" if found else "is not known"
         raise StudyError(f"Batch {batch} {state}; `contextcliff batches list` shows the batches.")
-    (chosen,) = found
+    chosen = found[0]
     with open_ledger(Store.default()) as ledger:
         status = cancel(get_model(chosen.model), ledger, chosen)
     text = (
@@ -78,6 +83,7 @@ def batches_resume(study: str | None, as_json: bool) -> None:
             waiting.setdefault((batch.study, batch.campaign), set()).add(batch.model)
     if not waiting:
         say("No batch is open.")
+    refused = False
     for (name, campaign), models in waiting.items():
         try:
             done = resume_batches(
@@ -89,10 +95,14 @@ def batches_resume(study: str | None, as_json: bool) -> None:
                 cause=COMMAND_LINE,
             )
         except BatchesOpenError as error:
-            calls = count(sum(error.waiting.values()), "call")
-            say(f"Study {name}, campaign {campaign}: {calls} still wait for answers.")
+            say(f"{error}.")
+        except ContextCliffError as error:
+            say(f"contextcliff: {error}")  # the others go on
+            refused = True
         else:
             print_profiled(done, as_json=as_json)
+    if refused:
+        raise click.exceptions.Exit(USER_ERROR)
 
 
 def _all(study: str | None = None) -> Iterator[tuple[CallBatch, int]]:

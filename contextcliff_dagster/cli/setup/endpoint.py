@@ -79,8 +79,7 @@ def choose(
             raise click.UsageError(f"type a number from 1 to {len(choices)}.")
         return int(typed)
 
-    picked = click.prompt(text, value_proc=number_of, default="1", err=True)
-    return int(picked) - 1
+    return int(click.prompt(text, value_proc=number_of, default="1", err=True)) - 1
 
 
 @contextmanager
@@ -327,9 +326,8 @@ def _preset(options: EndpointOptions) -> Preset | None:
 def _refused(options: EndpointOptions) -> EndpointOptions:
     from contextcliff_dagster.inference.models.models_file import PRESETS
 
-    running = asyncio.run(_found())
-    here = ", ".join(f"{server.title} ({_option_for(server)})" for server in running)
-    more = f" Running on this machine: {here}." if here else ""
+    running = [f"{server.title} ({_option_for(server)})" for server in asyncio.run(_found())]
+    more = f" Running on this machine: {', '.join(running)}." if running else ""
     raise StudyError(
         f"No endpoint is named: add --preset NAME ({', '.join(PRESETS)}) or --base-url URL.{more}"
     )
@@ -413,13 +411,11 @@ def _listed_model(options: EndpointOptions, *, asking: bool) -> str:
     if not options.no_call:
         entry = entry_of(options, options.preset or "endpoint", "?").checked()
         ids = listed_ids(asyncio.run(in_words(listed_models(entry, options.timeout))))
-    if not asking:
-        if len(ids) == 1:
-            return ids[0]
-        listed = f"; the server lists {some(ids)}" if ids else ""
-        raise StudyError(f"No model is named: add --model-id ID{listed}.")
     if len(ids) == 1:
         return ids[0]
+    if not asking:
+        listed = f"; the server lists {some(ids)}" if ids else ""
+        raise StudyError(f"No model is named: add --model-id ID{listed}.")
     if 1 < len(ids) <= _SHOWN:
         say("Which model?")
         return ids[choose("Model", ids)]
@@ -593,6 +589,5 @@ def _say_what_was_found(trial: Trial) -> None:
     say(f"{trial.entry.name} answered {said} in {answer.duration_ms / 1000:.1f} s{window}.")
     if not trial.window_tokens:
         say(unknown_window(trial.entry.name))
-    quirks = trial.entry.quirks.model_dump(exclude_defaults=True)
-    if quirks.get("temperature") == "omit":
+    if trial.entry.quirks.temperature == "omit":
         say("Note: it takes no temperature of 0, so its answers vary from run to run.")

@@ -116,10 +116,9 @@ def new_study(wishes: StudyWishes, model: str, tokenizer: str | None, *, reasons
     for key in ("path", "questions"):
         if key in options:
             options[key] = _relative(options[key], folder())
-    name = wishes.name or default_name(wishes)
     tolerance = wishes.tolerance if wishes.tolerance is not None else _TOLERANCES[0]
     return study.changed(
-        name=name,
+        name=wishes.name or default_name(wishes),
         description=f"Answers of {model} on {Path(str(wishes.data)).name}, by length.",
         corpus={"kind": study.corpus.kind, **options},
         models=(model,),

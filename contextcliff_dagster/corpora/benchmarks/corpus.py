@@ -130,11 +130,10 @@ class BenchmarkCorpus(StreamedCorpus):
 
     def fingerprint(self) -> str:
         digests = b"".join(bytes.fromhex(file_sha256(file)) for file in self.files)
-        content = hashlib.sha256(digests).hexdigest()
         options = {**self.chosen, "tasks": self._tasks}
         if self.reader_version > 1:
             options["reader_version"] = self.reader_version
-        return options_hash(self.name, options, content)
+        return options_hash(self.name, options, hashlib.sha256(digests).hexdigest())
 
     def entries(self) -> Iterator[Entry]:
         """Yield the questions of the chosen tasks; in a folder, skip tasks with disallowed lengths.
@@ -180,7 +179,7 @@ class BenchmarkCorpus(StreamedCorpus):
                         if self._tasks is not None or not self.path.is_dir():
                             raise refused  # the study names this task
                         left_out[f"of {question.task} (manufactured lengths)"] += 1
-                    elif _is_repeated(entry := self._entry(question, place), derived):
+                    elif (entry := self._entry(question, place)).repeats(derived):
                         left_out["repeated"] += 1
                     else:
                         if how:
@@ -269,13 +268,3 @@ class BenchmarkCorpus(StreamedCorpus):
 def _counts_text(counts: Mapping[str, int]) -> str:
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{n:,} {reason}" for reason, n in ordered)
-
-
-def _is_repeated(entry: Entry, derived: set[bytes]) -> bool:
-    """Return whether an entry without an id repeats the document, question, answers and task."""
-    if entry.id_given:
-        return False
-    key = bytes.fromhex(entry.example.example_id)
-    repeated = key in derived
-    derived.add(key)
-    return repeated

@@ -400,8 +400,7 @@ def file_bytes(path: bytes, limits: Limits) -> bytes:
     descriptor = -1
     try:
         # Without O_NONBLOCK, opening a named pipe waits until it is written to.
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-        descriptor = os.open(path, flags)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         return _read(descriptor, limits)
     except OSError as error:
         reason = _REASONS.get(error.errno or 0, f"cannot be read: {error.strerror or error}")

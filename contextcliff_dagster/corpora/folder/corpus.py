@@ -115,13 +115,12 @@ class FolderCorpus(StreamedCorpus):
             content.update(f"{fate.file}\0{fate.reason}\n".encode())
         if self._table is not None:
             content.update(self._digest(self._table.path).encode())
-        limits = {name: n for name, n in asdict(self._limits).items() if name != "workers"}
         options = {
             **self._numbers,
             "recall": self._wording if self._recall else None,
             "task": [self._task, self._tasks],
             "columns": self._columns,
-            "limits": limits,
+            "limits": {name: n for name, n in asdict(self._limits).items() if name != "workers"},
             "extraction": extractor_version(),
         }
         return options_hash(self.name, options, content.hexdigest())
@@ -143,8 +142,7 @@ class FolderCorpus(StreamedCorpus):
             if isinstance(result, Extracted) and fate.fate in ("used", "duplicate"):
                 entries = self._entries(file, result, fate, rows)
                 if not entries and fate.fate == "used":
-                    reason = "has no unique statement to ask about"
-                    fate = fate.left_out("no_question", reason)
+                    fate = fate.left_out("no_question", "has no unique statement to ask about")
             elif rows is not None:
                 lost[fate.fate] += len(rows)
             fates.append(replace(fate, questions=len(entries)))
@@ -208,8 +206,7 @@ class FolderCorpus(StreamedCorpus):
                 "ask for verbatim recall with --questions recall (in a study: "
                 "corpus.questions)."
             )
-        task = self._task or "question_answering"
-        return QuestionTable(path, self._columns, task, self._tasks)
+        return QuestionTable(path, self._columns, self._task or "question_answering", self._tasks)
 
     def _refuse_nothing(self, walked: Walked) -> None:
         if not walked.found:
@@ -260,8 +257,7 @@ class FolderCorpus(StreamedCorpus):
         if not result.text.strip():
             return fate.left_out("empty", "holds no text")
         if n < least:
-            reason = f"has {n:,} characters, of {least:,} that are needed"
-            return fate.left_out("too_short", reason)
+            return fate.left_out("too_short", f"has {n:,} characters, of {least:,} that are needed")
         fate = replace(fate, document_id=document_id(result.text))
         if (same := first.setdefault(fate.document_id, file.name)) != file.name:
             return fate.left_out("duplicate", f"has the same text as {same}")

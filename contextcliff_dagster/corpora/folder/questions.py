@@ -227,8 +227,7 @@ def _unknown_document(row: _Row, name: str, known: Sequence[str], walked: Walked
 def _below(name: str, home: Path) -> str:
     """Normalise a name to the form of the files' names: below the folder, slashes, no ``./``."""
     path = _plain(name.strip()).replace("\\", "/")
-    root = _plain(str(home)).rstrip("/") + "/"
-    path = path.removeprefix(root)
+    path = path.removeprefix(_plain(str(home)).rstrip("/") + "/")
     while path.startswith("./"):
         path = path[2:]
     return path

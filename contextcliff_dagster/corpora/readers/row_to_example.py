@@ -72,10 +72,8 @@ class RowReader:
         given_id = self._optional_text(row, "id", place) or ""
         metadata = self._metadata(row, place)
         if (spans := row.get(EVIDENCE_SPANS)) is not None and not self._is_nan(spans):
-            length = len(text) if whole else None
-            metadata[EVIDENCE_SPANS] = _checked_spans(spans, length, place)
-        example = Example(given_id, "", question, answers, task, metadata)
-        return entry_about(text, example, place)
+            metadata[EVIDENCE_SPANS] = _checked_spans(spans, len(text) if whole else None, place)
+        return entry_about(text, Example(given_id, "", question, answers, task, metadata), place)
 
     def _find(self, row: Mapping[str, Any], field: str) -> tuple[str, Any]:
         """Return the field's name in the row, and its value (None also for null and NaN)."""

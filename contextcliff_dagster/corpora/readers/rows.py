@@ -51,8 +51,7 @@ def local_copy(url: str, folder: Path | None = None) -> Path:
     from urllib.request import Request, urlopen
 
     parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    shown = f"{parts.scheme}://{host}{parts.path}"
+    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     if "@" in parts.netloc:
         raise CorpusError(
             f"The address of {shown} holds a user's name, which is not sent; download the file by "
@@ -158,13 +157,16 @@ def text_lines(
             if b"\x00" in (start := lines.peek()):
                 raise binary(path, 1 + start[: start.index(b"\x00")].count(b"\n"), error)
             for number, line in enumerate(iter(partial(lines.readline, _LONGEST_LINE), b""), 1):
+                if b"\x00" in line:
+                    raise binary(path, number, error)
                 if len(line) == _LONGEST_LINE:
-                    raise _longer(path, number, line, error)
+                    raise error(
+                        f"{path}, line {number} is longer than {_LONGEST_LINE >> 20} MB, which no "
+                        "example is; write one example a line."
+                    )
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)
                 try:
-                    if b"\x00" in line:
-                        raise binary(path, number, error)
                     yield number, line.decode()
                 except UnicodeDecodeError as bad:
                     raise _not_utf8(path, number, bad.start + 1, bad, error) from bad
@@ -207,17 +209,6 @@ def binary(path: Path, line: int, error: type[ContextCliffError]) -> ContextClif
     return error(
         f"{path}, line {line} holds NUL bytes: this is a binary file; "
         "give JSON Lines, JSON, CSV, TSV or Parquet."
-    )
-
-
-def _longer(
-    path: Path, line: int, start: bytes, error: type[ContextCliffError]
-) -> ContextCliffError:
-    if b"\x00" in start:
-        return binary(path, line, error)
-    return error(
-        f"{path}, line {line} is longer than {_LONGEST_LINE >> 20} MB, which no example is; write "
-        "one example a line."
     )
 
 

@@ -116,8 +116,7 @@ def saved_files(folder: Path, error: type[ContextCliffError]) -> list[Path]:
     folder = folder.joinpath(*splits)
     if _member(folder / "state.json", "_indices_data_files"):
         raise error(f"{folder} holds a selection of rows; save it again after flatten_indices().")
-    files = _member(folder / "state.json", "_data_files")
-    return [folder / Path(name).name for name in files]
+    return [folder / Path(name).name for name in _member(folder / "state.json", "_data_files")]
 
 
 def _member(file: Path, name: str) -> list[str]:

@@ -99,6 +99,7 @@ def run_sentinel(
             "so a sentinel has no cap to watch; measure more examples."
         )
     section = study.sentinel or SentinelSection()
+    study = study.changed(calls={**dict(study.calls), "batch": False})  # it is to answer now
     n = min(per_bin or section.examples, study.sampling.samples_per_bin)
     if control.deadline_at is None:
         control = replace(control, deadline_at=deadline_after(study.calls.deadline_s))

@@ -38,6 +38,7 @@ from contextcliff_dagster.extensions.continuation.made_study import (
     max_context,
     measure_compat,
     print_run,
+    print_written,
     served_model,
     server_options,
     study_of_run,
@@ -47,7 +48,7 @@ from contextcliff_dagster.extensions.continuation.made_study import (
 from contextcliff_dagster.extensions.continuation.section import BUILT_IN
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.extensions.continuation.compat.runs import Embedding, Written
+    from contextcliff_dagster.extensions.continuation.compat.runs import Embedding
     from contextcliff_dagster.extensions.continuation.report.run_page import View
     from contextcliff_dagster.inference.models.models_file import ModelEntry
 
@@ -106,7 +107,7 @@ def analyse_finished(
     if finished.analyze is not None:
         if word_list is not None:
             raise click.UsageError("--analyze does not use --word-list; leave it out.")
-        _print(analyse_again(finished.analyze), as_json=as_json)
+        print_written(analyse_again(finished.analyze), as_json=as_json)
         return
     assert finished.reanalyze is not None
     folder = finished.reanalyze
@@ -126,7 +127,7 @@ def analyse_finished(
             if of_this.get("reanalysis_word_list") == BUILT_IN
             else "Without --word-list, the cloze score and reading level stay as they were."
         )
-    _print(written, as_json=as_json)
+    print_written(written, as_json=as_json)
 
 
 @contextmanager
@@ -138,18 +139,6 @@ def _embedding(server: ServerOptions) -> Iterator[Embedding]:
         return
     with served_model(server, 1) as (entry, _):
         yield embedding_of(entry)
-
-
-def _print(written: Written, *, as_json: bool) -> None:
-    from contextcliff_dagster.extensions.continuation.report.run_page import run_summary
-
-    summary = run_summary(written.run)
-    if as_json:
-        print_json({**summary, "files": [str(path) for path in written.files]})
-        return
-    print_run(summary)
-    for path in written.files:
-        click.echo(path)
 
 
 _VIEWS: dict[str, View] = {

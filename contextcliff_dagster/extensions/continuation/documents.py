@@ -216,13 +216,11 @@ class Plan:
 
 def passage_rows(plan: Plan, point: Point, tokenizer: Tokenizer) -> Iterator[dict[str, Any]]:
     """Yield the contexts of a point, smallest first, then the author's passage."""
-    texts: list[tuple[Kind, int, str]] = [
-        ("context", size, context_before(point, size - plan.reserved, tokenizer))
-        for size in plan.sizes
-    ]
-    texts.append(("author", 0, author_after(point, plan.words)))
-    for kind, size, text in texts:
-        yield document_row(kind, point.text.name, point.name, size, text, tokenizer)
+    for size in plan.sizes:
+        context = context_before(point, size - plan.reserved, tokenizer)
+        yield document_row("context", point.text.name, point.name, size, context, tokenizer)
+    passage = author_after(point, plan.words)
+    yield document_row("author", point.text.name, point.name, 0, passage, tokenizer)
 
 
 def human_rows(plan: Plan, text: ReadText, tokenizer: Tokenizer) -> Iterator[dict[str, Any]]:
@@ -283,12 +281,6 @@ def document_row(
         "length_tokens": tokenizer.count(text),
         "text": text,
     }
-
-
-def made_by(plan: Plan, text_sha256: str, fingerprint: str) -> str:
-    """Return the SHA-256 (hex) of everything that determines a text's documents."""
-    inputs = [MAKING_VERSION, repr(plan), text_sha256, fingerprint]
-    return hashlib.sha256("\0".join(inputs).encode()).hexdigest()
 
 
 LISTED = ("document_id", "kind", "source", "passage", "context_tokens", "length_tokens")
@@ -461,19 +453,14 @@ class ContinuationDocuments(KeptDocuments):
             counts = {text: human[text] for text in keys["document"]}
             require_noise_floor(counts, plan_of(study).words)
         store.mark()
-        folder = documents_dir(store, study.name)
         sources = {name: list(digests) for name, digests in _digests(study, store).items()}
-        write_list(folder, _spec_hash(study, store), rows, sources)
+        write_list(documents_dir(store, study.name), _spec_hash(study, store), rows, sources)
 
     def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
         index = _list(study, store)
-        keys = self.keys(study)
-        whole = index is not None and all(
-            part_file(store, study.name, text, part).exists()
-            for text in keys["document"]
-            for part in keys["part"]
-        )
-        return MadeDocuments(index.sha256, summary(index.documents)) if index and whole else None
+        if index is None or not all(file.exists() for file in _files(study, store)):
+            return None
+        return MadeDocuments(index.sha256, summary(index.documents))
 
     def depends_on(self, study: Study) -> Mapping[str, Any]:
         section = section_of(study)
@@ -491,13 +478,7 @@ class ContinuationDocuments(KeptDocuments):
         stored_list = read_list(documents_dir(store, study.name))
         if self.frozen(study, store) is None or stored_list is None or not stored_list.sources:
             return None
-        keys = self.keys(study)
-        rows = [
-            row
-            for text in keys["document"]
-            for part in keys["part"]
-            for row in read_texts(part_file(store, study.name, text, part))
-        ]
+        rows = [row for file in _files(study, store) for row in read_texts(file)]
         return KeptList(stored_list.made_by, stored_list.sources, rows)
 
     def restore(self, study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:
@@ -508,7 +489,7 @@ class ContinuationDocuments(KeptDocuments):
         by_part: dict[tuple[str, str], list[dict[str, Any]]] = {}
         with malformed(file, KEPT_MEMBERS[1]):
             for row in kept.rows:
-                by_part.setdefault((row["source"], _part(row)), []).append(dict(row))
+                by_part.setdefault((row["source"], part_of(row)), []).append(dict(row))
         if {text for text, _ in by_part} != set(names) or set(digests) != set(names):
             raise damaged(file, "its documents do not match the texts of its study")
         makers = {}
@@ -571,12 +552,18 @@ def listed(study: Study, store: Store) -> list[dict[str, Any]]:
 def passages(study: Study, store: Store) -> Iterator[dict[str, Any]]:
     """Yield the author and human passages of a study, one source text after another."""
     DOCUMENTS.freeze(study, store)
+    for file in _files(study, store):
+        for row in read_texts(file):
+            if row["kind"] != "context":
+                yield row
+
+
+def _files(study: Study, store: Store) -> Iterator[Path]:
+    """Yield the file of each partition, one source text after another."""
     keys = DOCUMENTS.keys(study)
     for text in keys["document"]:
         for part in keys["part"]:
-            for row in read_texts(part_file(store, study.name, text, part)):
-                if row["kind"] != "context":
-                    yield row
+            yield part_file(store, study.name, text, part)
 
 
 def require_texts(study: Study) -> None:
@@ -622,8 +609,11 @@ def _digests(study: Study, store: Store) -> dict[str, SourceDigests]:
 
 
 def _maker(study: Study, plan: Plan, text_sha256: str, fingerprint: str) -> str:
+    """Return the SHA-256 (hex) of everything that determines a text's documents."""
     compat = section_of(study).compat
-    return made_by(plan, f"{text_sha256} {compat}" if compat else text_sha256, fingerprint)
+    text = f"{text_sha256} {compat}" if compat else text_sha256
+    inputs = [MAKING_VERSION, repr(plan), text, fingerprint]
+    return hashlib.sha256("\0".join(inputs).encode()).hexdigest()
 
 
 def _spec_hash(study: Study, store: Store) -> str:
@@ -637,8 +627,7 @@ def _ensure_part(study: Study, store: Store, number: int, part: str) -> list[dic
     """Return the documents of a partition, creating them if the store lacks them."""
     plan, tokenizer = plan_of(study), tokenizer_of(study, "continuation")
     name = section_of(study).text_names[number]
-    digest = _digests(study, store)[name].text
-    maker = _maker(study, plan, digest, tokenizer.fingerprint)
+    maker = _maker(study, plan, _digests(study, store)[name].text, tokenizer.fingerprint)
     path = part_file(store, study.name, name, part)
     stored_rows = read_part(path, maker)
     if stored_rows is None:
@@ -658,7 +647,7 @@ def _ensure_part(study: Study, store: Store, number: int, part: str) -> list[dic
 _NUMBER = re.compile(r"\d{1,3}")
 
 
-def _part(row: Mapping[str, Any]) -> str:
+def part_of(row: Mapping[str, Any]) -> str:
     """Return a document's partition; raise ValueError if its passage does not end in a number."""
     if row["kind"] == HUMAN:
         return HUMAN
@@ -676,12 +665,9 @@ prompt that might not fit is not sent."""
 def slices_of(study: Study) -> Slices:
     """Cut the text of a compat study; raise StudyError or DataError without a text."""
     section = section_of(study)
-    text = read_source(study, 0)
-    most, length = section.max_context, section.max_tokens
-    tokenizer_of(study, "continuation")  # raises if the user has not allowed it
-    return _cut(
-        text.text, tokenizer_name(study, "continuation"), most, length, instruction_of(section)
-    )
+    text = read_source(study, 0).text  # raises if the user has not allowed the tokenizer
+    tokenizer, instruction = tokenizer_name(study, "continuation"), instruction_of(section)
+    return _cut(text, tokenizer, section.max_context, section.max_tokens, instruction)
 
 
 def compat_rows(study: Study, name: str) -> Iterator[dict[str, Any]]:

@@ -20,9 +20,9 @@ from contextcliff_dagster.extensions.continuation.documents import (
     DOCUMENTS,
     listed,
     part_file,
+    part_of,
     passages,
     plan_of,
-    point_key,
     require_texts,
     section_of,
 )
@@ -92,12 +92,7 @@ class Continuation(Experiment):
     def sources(self, run: StudyRun) -> Sequence[Source]:
         rows = listed(run.study, run.store)
         files = {
-            row["document_id"]: part_file(
-                run.store,
-                run.study.name,
-                row["source"],
-                point_key(int(row["passage"].rpartition("-")[2])),
-            )
+            row["document_id"]: part_file(run.store, run.study.name, row["source"], part_of(row))
             for row in rows
             if row["kind"] == "context"
         }
@@ -143,16 +138,10 @@ class Continuation(Experiment):
         context = context_of(
             run, records, ", ".join(models), tokenizer_name(study, "continuation"), window
         )
-        tags = records["failure"]
-        unanswered = Missing.of(tags)
-        missing = filter(
-            None,
-            [
-                unanswered_sentence(unanswered, len(tags) - unanswered.total),
-                missing_sentence(study, records),
-            ],
-        )
-        context = replace(context, warnings=[*context.warnings, *missing])
+        unanswered = Missing.of(records["failure"])
+        answered = len(records) - unanswered.total
+        remarks = [unanswered_sentence(unanswered, answered), missing_sentence(study, records)]
+        context = replace(context, warnings=[*context.warnings, *filter(None, remarks)])
         heats = section_of(study).temperature
         labelled = records.assign(
             arm=[
@@ -172,8 +161,7 @@ class Continuation(Experiment):
             asked=section_of(study).sizes,
             human=_authors(run).human_scores(),
         )
-        embedder = next(iter(records["embedder"].dropna()), None)
-        result = replace(result, embedder=embedder)
+        result = replace(result, embedder=next(iter(records["embedder"].dropna()), None))
         return Analysis([with_metrics(result, labelled, _authors(run), study.analysis_settings())])
 
     def overview(self, result: ContinuationResult | dict[str, Any]) -> Mapping[str, Any]:
@@ -185,8 +173,7 @@ class Continuation(Experiment):
         from contextcliff_dagster.experiments.common.experiment import read_results
         from contextcliff_dagster.extensions.continuation.results import ContinuationResult
 
-        compat = section_of(run.study).compat
-        return read_results(run, self, dict if compat else ContinuationResult)
+        return read_results(run, self, dict if section_of(run.study).compat else ContinuationResult)
 
     def sections(self, run: StudyRun, results: Sequence[Any]) -> Sequence[Section]:
         from contextcliff_dagster.extensions.continuation.compat.report import compat_page

@@ -240,8 +240,7 @@ def plot_enhanced(run: Run, result: dict[str, Any], dpi: int) -> bytes:
     _draw_variation(axes[1], result)
     _draw_effects(axes[2], result)
     _draw_significance(axes[3], result)
-    name = house.shortened(run.name, 60)
-    title = f"Degradation statistics: {name}"
+    title = f"Degradation statistics: {house.shortened(run.name, 60)}"
     house.write(figure, 0.37, height - 0.3, title, fontsize=14, fontweight="bold")
     summary, rho = result["summary"], result["trend_correlation"]
     trend = f"rank correlation {rho:.2f}, p = {result['trend_p_value']:.3g}"
@@ -289,8 +288,7 @@ def _draw_effects(axes: Axes, result: dict[str, Any]) -> None:
     _bars(axes, list(effects), [abs(effect["effect_size"]) for effect in effects.values()])
     for limit, word in ((_MEDIUM, "medium"), (_LARGE, "large")):
         axes.axhline(limit, color=house.INK, ls="--", lw=1.1)
-        transform = axes.get_yaxis_transform()
-        axes.text(0.005, limit + 0.01, word, transform=transform, fontsize=8)
+        axes.text(0.005, limit + 0.01, word, transform=axes.get_yaxis_transform(), fontsize=8)
     axes.set_ylim(0, 1.08)
     axes.set_title("Effect against the smallest context (|rank-biserial r|)", fontsize=11)
 

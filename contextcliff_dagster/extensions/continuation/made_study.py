@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from contextcliff_dagster.cli.display.output import print_table
+from contextcliff_dagster.cli.display.output import print_json, print_table
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.measuring.made_study import RunOptions, run_made_study
 from contextcliff_dagster.cli.measuring.options import SectionOptions, digest, named_study
@@ -34,7 +34,7 @@ from contextcliff_dagster.sampling.tokenizers.tokenizers import hub_file, is_rep
 from contextcliff_dagster.store import Store, slug
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.extensions.continuation.compat.runs import RunName
+    from contextcliff_dagster.extensions.continuation.compat.runs import RunName, Written
     from contextcliff_dagster.inference.execution.single_request import Served
     from contextcliff_dagster.inference.models.models_file import ModelEntry, NewEntry
     from contextcliff_dagster.studies import Study
@@ -103,12 +103,10 @@ class ServerOptions:
         if named is None or named.startswith(("tiktoken:", "file:", "server:", "hub:")):
             return named
         place = Path(named).expanduser().absolute()
-        try:
+        with suppress(OSError, ValueError):
             file = place / "tokenizer.json" if place.is_dir() else place
             if file.is_file():
                 return f"file:{file}"
-        except (OSError, ValueError):
-            pass
         if is_repository(named.partition("@")[0]) and not named.endswith(".json"):
             name = f"hub:{named}"
             hub_file(name)
@@ -388,15 +386,12 @@ def _named(
 def text_file(text: Path) -> str:
     """Return the text's absolute path; raise StudyError if the file does not exist."""
     file = text.expanduser().absolute()
-    try:
-        is_file = file.is_file()
-    except (OSError, ValueError):
-        is_file = False
-    if not is_file:
-        raise StudyError(
-            f"There is no text {text}; choose a file of prose (txt, md, html, pdf, docx, epub)."
-        )
-    return str(file)
+    with suppress(OSError, ValueError):
+        if file.is_file():
+            return str(file)
+    raise StudyError(
+        f"There is no text {text}; choose a file of prose (txt, md, html, pdf, docx, epub)."
+    )
 
 
 _OPTIONS = together(
@@ -512,9 +507,18 @@ def measure_compat(
     if options.as_json:
         say(f"Result folder: {folder}")
         return
+    print_written(written, as_json=False)
+
+
+def print_written(written: Written, *, as_json: bool) -> None:
+    """Print a run's averages and the files written for it."""
     from contextcliff_dagster.extensions.continuation.report.run_page import run_summary
 
-    print_run(run_summary(written.run))
+    summary = run_summary(written.run)
+    if as_json:
+        print_json({**summary, "files": [str(path) for path in written.files]})
+        return
+    print_run(summary)
     for path in written.files:
         click.echo(path)
 

@@ -140,8 +140,7 @@ class HumanNoise:
             fitted = fitted[np.isfinite(fitted).all(axis=1)]
             sd = fitted.std(axis=0)
             sd = np.where(sd > 1e-9, sd, np.inf)
-            inverse = np.linalg.inv(ledoit_wolf(fitted / sd))
-            whitening = np.linalg.cholesky(inverse)
+            whitening = np.linalg.cholesky(np.linalg.inv(ledoit_wolf(fitted / sd)))
             held_out = complete & (order == half)
             rows = (self.values[held_out][:, shared] / sd) @ whitening
             folds.append(_Fold(sd, whitening, _pair_distances(rows, self.texts[held_out])))
@@ -260,14 +259,8 @@ class Authors:
 
     def chance_overlap(self) -> ChanceOverlap:
         """Return the largest overlap between human passages from different places in one text."""
-        overlaps = [
-            chance_overlap([p.first(self.words).text for p in row]) for row in self.human.values()
-        ]
-        return ChanceOverlap(
-            max((item.longest_run for item in overlaps), default=0),
-            max((item.shared_runs for item in overlaps), default=0.0),
-            sum(item.pairs for item in overlaps),
-        )
+        passages = ([prose.first(self.words).text for prose in of] for of in self.human.values())
+        return chance_overlap(passages)
 
     def human_scores(self) -> list[float]:
         """Return the scores of human passages, each compared with the next passage in its text.

@@ -14,10 +14,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.experiments.common.documents import DEFAULT_TOKENIZER
-from contextcliff_dagster.extensions.continuation.compat.slicing import (
-    context_lengths,
-    require_start,
-)
+from contextcliff_dagster.extensions.continuation.compat.slicing import context_lengths
 from contextcliff_dagster.store import slug
 from contextcliff_dagster.studies.sections import Section, listed
 
@@ -237,10 +234,11 @@ class ContinuationSection(Section):
                 raise ValueError(f"'compat' measures one passage of one text; '{key}' has {count}")
         if len(self.temperature) != 1:
             raise ValueError("'compat' measures at one 'temperature'; run each one on its own")
-        try:
-            require_start(self.start_context, self.max_tokens)
-        except StudyError as error:
-            raise ValueError(str(error).rstrip(".")) from None
+        if self.start_context < 2 * self.max_tokens:
+            raise ValueError(
+                f"--start-context is {self.start_context:,}, less than twice --max-tokens "
+                f"({self.max_tokens:,}); start at {2 * self.max_tokens:,} or generate less"
+            )
 
     def rounds_at(self, size: int) -> int:
         """Return the number of continuations of each point at a window of ``size`` tokens."""
@@ -291,7 +289,5 @@ def context_sizes(most: int, least: int = SMALLEST, divisions: int = 0) -> tuple
     while doublings[-1] * 2 <= most:
         doublings.append(doublings[-1] * 2)
     steps = divisions + 1
-    sizes = {round(size * 2 ** (part / steps)) for size in doublings for part in range(steps)} | {
-        most
-    }
-    return tuple(sorted(size for size in sizes if size <= most))
+    sizes = {round(size * 2 ** (part / steps)) for size in doublings for part in range(steps)}
+    return tuple(sorted({most, *(size for size in sizes if size <= most)}))

@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 import orjson
 
-from contextcliff_dagster.contracts import ASKED_BY, ContextCliffError, EngineError
+from contextcliff_dagster.contracts import ASKED_BY, BudgetError, ContextCliffError, EngineError
 from contextcliff_dagster.inference.engines.base import (
     UNKNOWN_FINISH,
     WHO_ANSWERED,
@@ -38,7 +38,7 @@ from contextcliff_dagster.inference.engines.base import (
 )
 from contextcliff_dagster.inference.engines.openai.batch_interface import (
     BatchInterface,
-    FileGoneError,
+    GoneError,
     RemoteBatch,
 )
 from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
@@ -59,7 +59,7 @@ from contextcliff_dagster.inference.requests.call_plan import (
     utc_now,
 )
 from contextcliff_dagster.inference.requests.recipe import Prompt
-from contextcliff_dagster.inference.spending import Budget, Spend
+from contextcliff_dagster.inference.spending import Budget, Spend, out_of_time
 from contextcliff_dagster.inference.telemetry import CallCounters, Progress, RunSummary
 
 KEY = "contextcliff"
@@ -84,7 +84,8 @@ class BatchRun:
         budget: Budget,
         batching: Literal["submit", "wait", "resume"] = "submit",
         order: Order = "blocks",
-        must_end: Callable[[], bool] = lambda: False,
+        out_of_time: Callable[[], bool] = lambda: False,
+        unplanned: Collection[str] = (),
     ) -> None:
         self._calls = {call.call_key: call for call in calls}
         self._engine, self._entry = session.engine, session.entry
@@ -93,14 +94,15 @@ class BatchRun:
         self._options, self._provider = self._entry.batch, self._engine.batches()
         self._ledger, self._scope = ledger, scope
         self._budget, self._batching, self._order = budget, batching, order
-        self._must_end, self._halted = must_end, False
+        self._out_of_time, self._unplanned, self._halted = out_of_time, {*unplanned}, False
         self._counters = CallCounters(list(calls))
         self._pin = Pin(self._entry, scope.study)
         self._left = dict(self._calls)
         self._left_in_bin = Counter(call.bin for call in calls)
         self.ended_bins: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._tries: Counter[str] = Counter()
-        self._missed: set[str] = set()
+        self.said: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._told: set[str] = set()
         self._window = self._engine.window_tokens
         self._most_of_estimate = ledger.most_of_estimate(scope.study, scope.campaign, scope.model)
 
@@ -137,26 +139,47 @@ class BatchRun:
 
     async def _run(self) -> RunSummary:
         for key, outcome in self._ledger.outcomes(self._calls).items():
+            self._pin.require_same(outcome)
             self._ended(key, "cached", outcome)
         poll_s = FIRST_POLL_S
         while True:
-            for batch in self._open_batches():
-                await self._look_after(batch)
-            await self._ask_open_calls()
+            passing: BudgetError | TransportError | None = None
+            try:
+                for batch in self._open_batches():
+                    await self._look_after(batch)
+                await self._ask_open_calls()
+            except BudgetError as error:
+                passing = error  # answers free what was reserved for more
+            except TransportError as error:
+                if self._batching != "wait":
+                    raise
+                passing = error
             asked = {*self._ledger.claimed(self._left)}
             waiting = self._counters.waiting = len(asked)
-            stopped = self._halted or self._must_end()
+            if passing is not None:
+                if not waiting:
+                    raise passing
+                self._say(f"{passing} {waiting:,} calls wait in batches.")
+            stopped = self._halted or self._out_of_time()
             if self._batching != "wait" or not waiting or stopped:
                 break
             until = time.monotonic() + poll_s
-            while time.monotonic() < until and not (self._halted or self._must_end()):
+            while time.monotonic() < until and not (self._halted or self._out_of_time()):
                 await asyncio.sleep(0.1)
             poll_s = min(1.5 * poll_s, LAST_POLL_S)
         if self._batching == "resume":
             self._end_bins(asked)
+        elif (unasked := len(self._left) - waiting) and stopped and not self._halted:
+            raise out_of_time(unasked)
         seconds = self._counters.seconds
         total = self._counters.total
         return replace(total, in_batches=waiting, seconds=seconds, stopped=stopped)
+
+    def _say(self, sentence: str) -> None:
+        """Hand over a sentence for the user; each one once."""
+        if sentence not in self._told:
+            self._told.add(sentence)
+            self.said.put(sentence)
 
     def _ended(self, key: str, how: str, outcome: Outcome | None) -> None:
         call = self._calls[key]
@@ -175,27 +198,29 @@ class BatchRun:
                 self.ended_bins.put(name)
 
     def _open_batches(self) -> list[CallBatch]:
+        """Return the batches that were asked our calls, also those of another study, and our own
+        without calls."""
+        owners = {*self._ledger.claimed(self._left).values()} | self._unplanned
         scope = self._scope
-        of = {"study": scope.study, "campaign": scope.campaign, "model": scope.model}
-        found = ledgered.batches_of(self._ledger, is_open=True, **of)
-        return [batch for batch in found if self._knows(batch)]
 
-    def _knows(self, batch: CallBatch) -> bool:
-        """Return whether the batch is ours; those of other plans have other calls. A run without
-        calls takes all."""
-        claimed = ledgered.open_calls(self._ledger, batch)
-        return not self._calls or not claimed or not self._calls.keys().isdisjoint(claimed)
+        def is_empty(batch: CallBatch) -> bool:
+            of = (batch.study, batch.campaign, batch.model)
+            ours = of == (scope.study, scope.campaign, scope.model)
+            return ours and not ledgered.open_calls(self._ledger, batch)
+
+        found = ledgered.batches_of(self._ledger, is_open=True)
+        return [batch for batch in found if batch.owner in owners or is_empty(batch)]
 
     async def _ask_open_calls(self) -> None:
         """Ask each call without outcome or owner, in batches of the size that the entry allows."""
         options = self._options
-        left = [*self._left] if self._batching != "resume" else [*self._left.keys() & self._missed]
-        taken = {*self._ledger.answered(left), *self._ledger.claimed(left)}
-        free = [self._calls[key] for key in left if key not in taken]
+        left = {*self._left} & self._again() if self._batching == "resume" else {*self._left}
+        left -= {*self._ledger.answered(left), *self._ledger.claimed(left)}
+        free = [call for key, call in self._left.items() if key in left]
         asked: list[ToAsk] = []
         size = 0
         for call in in_sending_order(free, self._scope, self._order):
-            if self._halted or self._must_end():
+            if self._halted or self._out_of_time():
                 return
             prompt = call.prompt()
             if (one := await self._measured(call, prompt)) is None:
@@ -208,6 +233,10 @@ class BatchRun:
             asked.append(one)
             size += length
         await self._send(asked)
+
+    def _again(self) -> set[str]:
+        """Return the calls that a run is to ask again without being told to."""
+        return ledgered.to_ask_again(self._ledger, self._scope, self._entry.max_attempts)
 
     async def _measured(self, call: PlannedCall, prompt: Prompt) -> ToAsk | None:
         """Return the call with its reservation; None if it is too long, and judged unsent."""
@@ -243,17 +272,16 @@ class BatchRun:
 
     async def _upload_and_create(self, batch: CallBatch) -> None:
         claimed = ledgered.open_calls(self._ledger, batch)
-        calls = [self._calls[key] for key in claimed if key in self._calls]
-        never = Failure("unplanned", "the study asks it no more; it was never sent")
-        unplanned = dict.fromkeys(claimed.keys() - self._calls.keys(), (never, Spend()))
-        ledgered.give_up(self._ledger, batch, claimed, unplanned, ends=not calls)
-        if not calls:
-            return
-        with tempfile.NamedTemporaryFile(prefix="contextcliff-batch-", suffix=".jsonl") as file:
-            for call in calls:
-                file.writelines(self._line(call, call.prompt()))
-            file.flush()
-            file_id = await self._provider.upload(Path(file.name), f"{batch.owner}.jsonl")
+        calls = [self._calls[key] for key in claimed]
+        try:
+            with tempfile.NamedTemporaryFile(prefix="contextcliff-batch-", suffix=".jsonl") as file:
+                for call in calls:
+                    file.writelines(self._line(call, call.prompt()))
+                file.flush()
+                file_id = await self._provider.upload(Path(file.name), f"{batch.owner}.jsonl")
+        except (RejectedError, ContextCliffError) as error:
+            self._refused(batch, claimed, error)
+            raise
         # From here on the provider may have it: whoever goes on waits until it would be listed.
         ledgered.note(self._ledger, batch, file_id=file_id, begun_at=utc_now())
         path, _ = request(self._entry, calls[0].prompt(), decoding_of(calls[0]), stream=False)
@@ -267,31 +295,26 @@ class BatchRun:
                 return  # the next look tells whether it was created
             raise
         except (RejectedError, ContextCliffError) as error:
-            refused = (Failure("refused", str(error), final=True), Spend())
-            why = dict.fromkeys(claimed.keys() & self._calls.keys(), refused)
-            ledgered.give_up(self._ledger, batch, claimed, why, ends=True)
+            self._refused(batch, claimed, error)
             raise
         self._counters.total.sent += len(calls)
         ledgered.note(self._ledger, batch, remote_id=remote.id, remote_status=remote.status)
+
+    def _refused(self, batch: CallBatch, claimed: ledgered.Claimed, error: Exception) -> None:
+        why = (Failure("refused", str(error), final=True), Spend())
+        ledgered.give_up(self._ledger, batch, claimed, dict.fromkeys(claimed, why), ends=True)
 
     async def _look_after(self, batch: CallBatch) -> None:
         """Go on with an open batch after the last step that is recorded."""
         if not ledgered.hold(self._ledger, batch):
             return  # another process is at it
-        if batch.file_id is None:
-            await self._upload_and_create(batch)
-            return
-        if batch.remote_id is not None:
-            remote = await self._provider.retrieve(batch.remote_id)
-        elif (found := await self._provider.find({KEY: batch.owner})) is not None:
-            remote = found
-        else:
-            if _would_be_listed(batch):
-                await self._upload_and_create(batch)
-            return
-        ledgered.note(self._ledger, batch, remote_id=remote.id, remote_status=remote.status)
-        if remote.has_ended:
-            await self._take_in(batch, remote)
+        remote = await _found(self._provider, batch)
+        if remote is not None:
+            ledgered.note(self._ledger, batch, remote_id=remote.id, remote_status=remote.status)
+            if remote.has_ended:
+                await self._take_in(batch, remote)
+        elif (reason := _free_lost(self._ledger, batch)) is not None:
+            self._say(f"Batch {batch.owner} of model {batch.model!r}: {reason}.")
 
     async def _take_in(self, batch: CallBatch, remote: RemoteBatch) -> None:
         """Store what the batch brought, and set its other calls free."""
@@ -325,7 +348,7 @@ class BatchRun:
                         if len(kept) >= _STORED_AT_ONCE:
                             ledgered.keep_answers(self._ledger, batch, claimed, kept)
                             kept.clear()
-                except FileGoneError:
+                except GoneError:
                     is_whole = False
         # What an ended batch did not answer was not billed, unless answers of it were lost.
         lost = not is_whole or lines < remote.completed + remote.failed
@@ -334,16 +357,17 @@ class BatchRun:
         failure = Failure("no_answer_in_batch", reason, maybe_paid=lost)
         why |= {key: (failure, most if lost else Spend()) for key, (_, most) in missing.items()}
         ledgered.give_up(self._ledger, batch, claimed, why, ends=True)
-        resumes = self._batching == "resume"
-        asked = ledgered.times_asked(self._ledger, batch) if resumes else {}
+        if why:
+            first = next(iter(why.values()))[0].message
+            self._say(f"Batch {remote.id} left {len(why):,} of its calls unanswered: {first}.")
+        again = self._again() if self._batching == "resume" else why.keys()
         for key, (failure, charged) in why.items():
             total = self._counters.total
             total.maybe_paid += failure.maybe_paid
             total.maybe_paid_usd += charged.usd
             self._tries[key] += 1
-            self._missed.add(key)
-            tries = max(self._tries[key], asked.get(key, 0))
-            if key in self._calls and (failure.final or tries >= self._entry.max_attempts):
+            is_last = key not in again or self._tries[key] >= self._entry.max_attempts
+            if key in self._calls and (failure.final or is_last):
                 total.words = failure.message
                 self._ended(key, "failed", None)
         if others is not None:
@@ -390,6 +414,38 @@ class BatchRun:
         return Answered(key, outcome, charged)
 
 
+async def _found(provider: BatchInterface, batch: CallBatch) -> RemoteBatch | None:
+    """Return the batch at its provider; None if it was not created, or is gone."""
+    if batch.file_id is None:
+        return None
+    if batch.remote_id is not None:
+        with suppress(GoneError):
+            return await provider.retrieve(batch.remote_id)
+    return await provider.find({KEY: batch.owner})
+
+
+def _free_lost(ledger: Ledger, batch: CallBatch) -> str | None:
+    """End a batch that its provider does not have; return why, or None if it may have it yet."""
+    reason, is_gone = "it was not created, and its calls are free", batch.remote_id is not None
+    if is_gone:
+        reason = "its provider does not have it any more; its calls are charged, and free"
+    elif batch.file_id is not None:
+        begun = datetime.fromisoformat(batch.begun_at)
+        if (datetime.now(UTC) - begun).total_seconds() <= SEEN_AFTER_S:
+            return None
+    claimed = ledgered.open_calls(ledger, batch)
+    failure = Failure("no_answer_in_batch", reason, maybe_paid=is_gone)
+    why = {key: (failure, most if is_gone else Spend()) for key, (_, most) in claimed.items()}
+    ledgered.give_up(ledger, batch, claimed, why, ends=True)
+    return reason
+
+
+def _to_look(entry: ModelEntry) -> EngineSession:
+    """Return a session that sends nothing when it starts."""
+    quirks = entry.quirks.model_copy(update={"model_list": "omit", "probes": "omit"})
+    return EngineSession(entry.model_copy(update={"quirks": quirks, "tokenizer": None}))
+
+
 def cancel(entry: ModelEntry, ledger: Ledger, batch: CallBatch) -> str:
     """Ask the provider to end an open batch; return its status there.
 
@@ -397,13 +453,27 @@ def cancel(entry: ModelEntry, ledger: Ledger, batch: CallBatch) -> str:
     ended here, and its calls are free.
 
     Raises:
-        EngineError: the provider cannot be asked, or does not list the batch yet.
+        EngineError: the provider cannot be asked, or does not list the batch yet; or another
+            process looks after it.
     """
-    with EngineSession(entry) as session:
+    if not ledgered.hold(ledger, batch):
+        raise EngineError(f"Another process looks after batch {batch.owner}; end that one first.")
+
+    async def cancelled(provider: BatchInterface) -> str:
+        remote = await _found(provider, batch)
+        if remote is None:
+            if _free_lost(ledger, batch) is None:
+                raise TransportError("not_listed", "its provider may not list it yet")
+            return "cancelled"
+        if not remote.has_ended:
+            remote = await provider.cancel(remote.id)
+        ledgered.note(ledger, batch, remote_id=remote.id, remote_status=remote.status)
+        return remote.status
+
+    with _to_look(entry) as session:
         assert isinstance(session.engine, OpenAIEngine)
-        asked = session.submit(_cancel(session.engine.batches(), ledger, batch))
         try:
-            return asked.result()
+            return session.submit(cancelled(session.engine.batches())).result()
         except (RejectedError, TransportError) as error:
             raise EngineError(
                 f"Batch {batch.owner} of model {entry.name!r} cannot be cancelled ({error}); see "
@@ -411,32 +481,10 @@ def cancel(entry: ModelEntry, ledger: Ledger, batch: CallBatch) -> str:
             ) from error
 
 
-async def _cancel(provider: BatchInterface, ledger: Ledger, batch: CallBatch) -> str:
-    remote_id = batch.remote_id
-    if remote_id is None and batch.file_id and (found := await provider.find({KEY: batch.owner})):
-        remote_id = found.id
-    if remote_id is not None:
-        remote = await provider.cancel(remote_id)
-        ledgered.note(ledger, batch, remote_id=remote.id, remote_status=remote.status)
-        return remote.status
-    if batch.file_id and not _would_be_listed(batch):
-        raise TransportError("not_listed", "its provider may not list it yet")
-    claimed = ledgered.open_calls(ledger, batch)
-    why = (Failure("cancelled", "cancelled before its batch was created"), Spend())
-    ledgered.give_up(ledger, batch, claimed, dict.fromkeys(claimed, why), ends=True)
-    return "cancelled"
-
-
-def _would_be_listed(batch: CallBatch) -> bool:
-    """Return whether the provider would list the batch by now, had it been created."""
-    begun = datetime.fromisoformat(batch.begun_at)
-    return (datetime.now(UTC) - begun).total_seconds() > SEEN_AFTER_S
-
-
 def has_ended(entry: ModelEntry, batch: CallBatch, within_s: float) -> bool:
     """Ask the provider whether ``batch`` has ended, so that `BatchRun` can go on with it.
 
-    Also true if the provider's id is not recorded, because a process died.
+    Also true if the provider does not have it, or its id is not recorded, because a process died.
 
     Raises:
         EngineError: the provider cannot be asked.
@@ -444,13 +492,14 @@ def has_ended(entry: ModelEntry, batch: CallBatch, within_s: float) -> bool:
     """
     if batch.remote_id is None:
         return True
-    with EngineSession(entry) as session:
+    with _to_look(entry) as session:
         assert isinstance(session.engine, OpenAIEngine)
-        looked = session.submit(session.engine.batches().retrieve(batch.remote_id))
+        looked = session.submit(_found(session.engine.batches(), batch))
         try:
-            return looked.result(within_s).has_ended
+            remote = looked.result(within_s)
         except TransportError as error:
             raise TimeoutError(str(error)) from error
+        return remote is None or remote.has_ended
 
 
 @dataclass(frozen=True, slots=True)

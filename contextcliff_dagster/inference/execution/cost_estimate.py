@@ -76,6 +76,15 @@ def overflows(
     )
 
 
+def require_independent(plan: CallPlan) -> None:
+    """Raise EngineError if calls of ``plan`` depend on the answers before them, as no batch can."""
+    if plan.follow_up is not None:
+        raise EngineError(
+            "Questions that depend on the answers before them cannot be asked in a batch; leave "
+            "--batch or `calls: {batch: true}` out."
+        )
+
+
 _HISTORY_CALLS = 20
 
 
@@ -198,8 +207,10 @@ def estimate(
     ``batched``: whether the calls are asked in batches.
 
     Raises:
-        EngineError: a model has no batches.
+        EngineError: a model or a plan cannot be asked in batches.
     """
+    for _, plan in plans if batched else ():
+        require_independent(plan)
     lines: list[CostLine] = []
     pace: dict[str, str] = {}
     notes: list[str] = []

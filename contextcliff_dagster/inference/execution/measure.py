@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
@@ -22,7 +22,6 @@ from typing import Any, Literal, Protocol
 from contextcliff_dagster.contracts import (
     ASKED_BY,
     AnswersLostError,
-    BudgetError,
     ContextCliffError,
     EngineError,
     StoreError,
@@ -37,9 +36,13 @@ from contextcliff_dagster.inference.execution.call_sender import (
     in_sending_order,
 )
 from contextcliff_dagster.inference.execution.checks import SERVER_PREFIX
-from contextcliff_dagster.inference.execution.cost_estimate import unknown_window
+from contextcliff_dagster.inference.execution.cost_estimate import (
+    require_independent,
+    unknown_window,
+)
 from contextcliff_dagster.inference.execution.prediction_rows import limits_of
 from contextcliff_dagster.inference.ledger.backend import BATCH
+from contextcliff_dagster.inference.ledger.batches import batches_of, open_calls
 from contextcliff_dagster.inference.ledger.campaigns import (
     ensure_campaign,
     identity_changed,
@@ -54,6 +57,7 @@ from contextcliff_dagster.inference.requests.call_plan import CallPlan, Order, O
 from contextcliff_dagster.inference.spending import (
     Budget,
     in_batches,
+    out_of_time,
     priced,
     require_price,
     with_day_limit,
@@ -248,6 +252,7 @@ class _Runner(Protocol):
     """What `run_calls` needs of a run of calls; all but ``run`` may be called from any thread."""
 
     ended_bins: queue.SimpleQueue[str]
+    said: queue.SimpleQueue[str]
 
     async def run(self) -> RunSummary: ...
     def halt(self, by_user: bool = False) -> None: ...
@@ -279,7 +284,9 @@ def run_calls(
         from contextcliff_dagster.inference.execution.batches import BatchRun
 
         budget, how = control.budget or Budget(), (control.batching, control.order)
-        runner = BatchRun(calls, session, ledger, scope, budget, *how, control.must_end)
+        runner = BatchRun(
+            calls, session, ledger, scope, budget, *how, lambda: control.seconds_left == 0.0
+        )
     if halted := control.stop_requested:
         runner.halt(True)
     future = session.submit(runner.run())
@@ -288,6 +295,8 @@ def run_calls(
         # Progress first, so that a callback for a finished bin has current progress.
         if control.on_progress:
             control.on_progress(runner.progress())
+        while control.on_wait and not runner.said.empty():
+            control.on_wait(runner.said.get())
         while on_bin and not runner.ended_bins.empty():
             on_bin(runner.ended_bins.get())
 
@@ -340,6 +349,7 @@ class CallRunner:
         self._fatal: BaseException | None = None
         self._left_in_bin = Counter(call.bin for call in self._calls.values())
         self.ended_bins: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.said: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._counters = CallCounters(list(self._calls.values()))
         self._trace = open_trace(scope, len(self._calls))
         events = CallEvents(self._counters, self._ended, self._hold, self._trace)
@@ -517,15 +527,6 @@ def open_trace(scope: Scope, planned: int) -> Trace:
     return OtelTrace(scope, planned)
 
 
-def out_of_time(open_calls: int) -> BudgetError:
-    """Return the error for a run that is ended by its deadline."""
-    return BudgetError(
-        f"The deadline was reached with some of {open_calls:,} calls still open; everything "
-        "measured is kept, so run it again to go on, or raise the deadline: --deadline on "
-        "the command line, else deadline_s (of the run's config, or of the study's `calls`)."
-    )
-
-
 async def _first_of(*futures: asyncio.Future[Any], timeout_s: float | None = None) -> None:
     await asyncio.wait(futures, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
 
@@ -580,11 +581,7 @@ def measure(
     _require_decoding(plan, entry)
     entry, budget = priced(entry), with_day_limit(control.budget or Budget())
     if control.batching is not None:
-        if plan.follow_up is not None:
-            raise EngineError(
-                "Questions that depend on the answers before them cannot be asked in a batch; "
-                "leave --batch or `calls: {batch: true}` out."
-            )
+        require_independent(plan)
         entry = in_batches(entry)
     ledger.make_ready()
     require_price(entry, budget)
@@ -607,6 +604,40 @@ def measure(
         if not control.stop_requested:
             raise out_of_time(unsent) from None
         return RunSummary(planned=unsent, stopped=True)
+
+
+def take_in_unplanned(
+    run: tuple[str, str],
+    entry: ModelEntry,
+    ledger: Ledger,
+    control: RunControl,
+    planned: Callable[[str], Container[str]],
+) -> None:
+    """Take in the answers of open batches none of whose calls is planned any more.
+
+    Args:
+        run: study and campaign.
+        planned: returns the keys of all planned calls with a serving identity's hash; called only
+            if a batch is open.
+
+    Raises:
+        EngineError: the provider cannot be asked.
+    """
+    recorded = recorded_identity(ledger, *run, entry.name)
+    of = dict(zip(("study", "campaign"), run, strict=True), model=entry.name)
+    opened = batches_of(ledger, is_open=True, **of)
+    if not opened or recorded is None:
+        return
+    keys = planned(recorded.hash)
+    lost = [b.owner for b in opened if not any(key in keys for key in open_calls(ledger, b))]
+    if not lost:
+        return
+    from contextcliff_dagster.inference.execution.batches import BatchRun
+
+    with started_engine(in_batches(priced(entry)), "Batches", control) as session:
+        scope = Scope(*run, entry.name, recorded.hash)
+        left = BatchRun([], session, ledger, scope, Budget(), "resume", unplanned=lost)
+        session.submit(left.run()).result()
 
 
 def _require_decoding(plan: CallPlan, entry: ModelEntry) -> None:

@@ -152,14 +152,16 @@ def open_calls(ledger: LedgerReader, batch: CallBatch) -> dict[str, tuple[int, S
     return {key: (attempt_id, Spend(usd, tokens)) for key, attempt_id, usd, tokens in rows}
 
 
-def times_asked(ledger: LedgerReader, batch: CallBatch) -> dict[str, int]:
-    """Return call key -> how often batches of the same campaign and model asked it."""
+def to_ask_again(ledger: LedgerReader, scope: Scope, most: int) -> set[str]:
+    """Return the calls that batches of the model in the campaign were asked, fewer than ``most``
+    times; not those of a cancelled one."""
     rows = ledger.read(
-        "SELECT a.call_key, count(*) FROM attempts a JOIN call_batches b USING (owner)"
-        " WHERE b.study = ? AND b.campaign = ? AND b.model = ? GROUP BY a.call_key",
-        (batch.study, batch.campaign, batch.model),
+        "SELECT a.call_key FROM attempts a JOIN call_batches b USING (owner)"
+        " WHERE b.study = ? AND b.campaign = ? AND b.model = ? GROUP BY a.call_key HAVING"
+        " count(*) < ? AND sum(CASE b.remote_status WHEN 'cancelled' THEN 1 ELSE 0 END) = 0",
+        (scope.study, scope.campaign, scope.model, most),
     )
-    return dict(rows)
+    return {key for (key,) in rows}
 
 
 Claimed = Mapping[str, tuple[int, Spend]]

@@ -342,7 +342,10 @@ class BatchSettings(Strict):
     """The block ``batch:`` of a model, whose provider answers batches of calls at a discount."""
 
     discount: Amount = Field(
-        default=0.5, ge=0, lt=1, description="Share by which calls are cheaper than streamed ones"
+        ge=0,
+        lt=1,
+        description="Share by which calls are cheaper than streamed ones",
+        examples=[0.5],
     )
     window: str = Field(
         default="24h", pattern=r"^\d{1,4}[hd]$", description="Within which the provider answers"

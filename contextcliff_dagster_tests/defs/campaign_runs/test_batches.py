@@ -64,7 +64,7 @@ def location(
     monkeypatch.setattr(batches, "FIRST_LOOK_S", 0.0)
     models(
         f"remote: {{engine: openai, model_id: reference-short, base_url: '{server.url}',"
-        " window_tokens: 8192, batch: {}}"
+        " window_tokens: 8192, batch: {discount: .5}}"
     )
     asked = study.changed(models=("remote",), schedule={"cron": "0 3 * * 1"}, calls={"batch": True})
     return BatchLocation(asked, store, instance)
@@ -118,7 +118,7 @@ def test_a_batch_that_cannot_be_looked_at_gets_a_run_that_says_why(
     location.execute(*location.tick())
     models(
         f"remote: {{engine: openai, model_id: reference-short, base_url: '{server.url}',"
-        " window_tokens: 8192, batch: {}, api_key_env: NOT_SET_ANYWHERE}"
+        " window_tokens: 8192, batch: {discount: .5}, api_key_env: NOT_SET_ANYWHERE}"
     )
     (request,) = location.look_after()
     assert not location.execute(request).success

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -54,49 +54,41 @@ MOST_ROUNDS = 20
 """Maximum rounds whose means are stored in the result for pictures."""
 
 
-@dataclass(frozen=True, slots=True)
-class SizeTests:
-    """One endpoint of one arm by size, and the smallest p-value that each test can reach (S)."""
-
-    sizes: list[SizeOutcome]
-    least: list[float | None]
-
-
 def size_outcomes(
     arm: ArmOutcomes, endpoint: EndpointName, settings: AnalysisSettings
-) -> SizeTests:
-    """Return the means and declines of ``endpoint``, with unadjusted p-values.
+) -> list[tuple[SizeOutcome, float | None]]:
+    """Return the means and declines of ``endpoint``, with unadjusted p-values, by size (S).
+
+    Next to each stands the smallest p-value that its test can reach.
 
     If size has no effect, either sign of a passage's difference is equally likely. Passages that
     lack an outcome at either of two sizes are excluded from their comparison.
     """
     means = arm.means(endpoint)
     base = baseline_size(means)
-    sizes: list[SizeOutcome] = []
-    least: list[float | None] = []
+    sizes: list[tuple[SizeOutcome, float | None]] = []
     for size, tokens in enumerate(arm.sizes):
         mask = ~np.isnan(means[:, size])
         if endpoint == "score":
             low, high = mean_interval(means[:, size], arm.clusters(), settings.confidence)
         else:
             low, high = share_limits(arm.intact[:, size], band_quantile(settings.confidence, 1))
-        tested: tuple[Decline, float | None] | None = None
+        decline: Decline | None = None
+        least: float | None = None
         if base is not None and size > base:
-            tested = _decline(arm, endpoint, (base, size), settings)
-        sizes.append(
-            SizeOutcome(
-                context_tokens=int(tokens),
-                n=int((~np.isnan(arm.outcomes(endpoint)[:, size])).sum()),
-                n_passages=int(mask.sum()),
-                mean=float(means[mask, size].mean()) if mask.any() else None,
-                ci_low=None if low is None else max(low, 0.0),
-                ci_high=None if high is None else min(high, 1.0),
-                decline=None if tested is None else tested[0],
-                rounds=round_means(arm.outcomes(endpoint)[:, size]),
-            )
+            decline, least = _decline(arm, endpoint, (base, size), settings)
+        outcome = SizeOutcome(
+            context_tokens=int(tokens),
+            n=int((~np.isnan(arm.outcomes(endpoint)[:, size])).sum()),
+            n_passages=int(mask.sum()),
+            mean=float(means[mask, size].mean()) if mask.any() else None,
+            ci_low=None if low is None else max(low, 0.0),
+            ci_high=None if high is None else min(high, 1.0),
+            decline=decline,
+            rounds=round_means(arm.outcomes(endpoint)[:, size]),
         )
-        least.append(None if tested is None else tested[1])
-    return SizeTests(sizes, least)
+        sizes.append((outcome, least))
+    return sizes
 
 
 def round_means(values: Floats) -> list[float | None]:
@@ -133,8 +125,7 @@ def _decline(
         reason = (
             f"No passage has outcomes at {arm.sizes[base]:,} and at {arm.sizes[size]:,} tokens."
         )
-        empty = nulls(Decline, n_passages=0, p_exact=False, not_tested=reason)
-        return empty, None
+        return nulls(Decline, n_passages=0, p_exact=False, not_tested=reason), None
     rng = np.random.default_rng((settings.seed, 20, size, int(endpoint == "intact")))
     p_value, exact = sign_flip_p_value(losses, PERMUTATIONS, rng, one_sided=True)
     clustered = ClusterMeans.of(change, arm.clusters())
@@ -400,32 +391,18 @@ ROOM = 2.0
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Tested:
-    score: Endpoint
-    intact: Endpoint
-    tests: int
-    most: int
-    """Number of tests that the sizes allow, even those that cannot become significant."""
-
-
 def analyse_arm(arm: ArmOutcomes, margin: float, settings: AnalysisSettings) -> ArmResult:
     """Return the result of one arm; 1 - confidence is the error rate over all its tests."""
-    tested = _tests(arm, settings)
+    tested, tests, most = _tests(arm, settings)
     alpha = 1.0 - settings.confidence
-    endpoints = [
-        replace(item, location=_location(arm, item, settings))
-        for item in (tested.score, tested.intact)
-    ]
+    endpoints = [replace(item, location=_location(arm, item, settings)) for item in tested]
     score, intact = endpoints
-    verdict, reason = _verdict(
-        replace(tested, score=score, intact=intact), arm.unscored, margin, alpha
-    )
+    verdict, reason = _verdict(score, intact, tests, arm.unscored, margin, alpha)
     components = components_of(arm)
     base = next((item.mean for item in score.sizes if item.mean is not None), None)
     plan = []
     if components is not None and base:
-        plan = plan_study(components, base, margin, tested.most, settings.confidence)
+        plan = plan_study(components, base, margin, most, settings.confidence)
     measured = arm.measured
     result = ArmResult(
         arm=arm.arm,
@@ -438,7 +415,7 @@ def analyse_arm(arm: ArmOutcomes, margin: float, settings: AnalysisSettings) -> 
         n_passages=int(measured.sum()),
         n_texts=len(np.unique(arm.text[measured])),
         clusters=arm.unit,
-        tests=tested.tests,
+        tests=tests,
         score=score,
         intact=intact,
         collapses=arm.collapses,
@@ -451,8 +428,9 @@ def analyse_arm(arm: ArmOutcomes, margin: float, settings: AnalysisSettings) -> 
     return replace(result, sentences=[item for item in sentences if item])
 
 
-def _tests(arm: ArmOutcomes, settings: AnalysisSettings) -> _Tested:
-    """Return both endpoints with adjusted p-values.
+def _tests(arm: ArmOutcomes, settings: AnalysisSettings) -> tuple[list[Endpoint], int, int]:
+    """Return score and intact with adjusted p-values, the number of tests, and the number that the
+    sizes allow, even of tests that cannot become significant.
 
     A test that no signs could make significant, because too few passages differ, is left out of
     the family (Tarone 1990, Biometrics 46, 515-522).
@@ -468,13 +446,13 @@ def _tests(arm: ArmOutcomes, settings: AnalysisSettings) -> _Tested:
         trend = trend_over_sizes(
             arm.means(name), arm.sizes, arm.clusters(), rng, settings.confidence
         )
-        for row, least in zip(outcomes.sizes, outcomes.least, strict=True):
+        for row, least in outcomes:
             possible = least is not None and least <= alpha
             p_values.append(row.decline.p_value if row.decline and possible else None)
             most += row.decline is not None
         p_values.append(None if trend is None else trend.p_value)
         most += len(arm.sizes) > 2
-        raw.append((name, outcomes.sizes, trend))
+        raw.append((name, [row for row, _ in outcomes], trend))
     adjusted = iter(holm(p_values))
     endpoints = []
     for name, sizes, trend in raw:
@@ -495,8 +473,7 @@ def _tests(arm: ArmOutcomes, settings: AnalysisSettings) -> _Tested:
                 excluded=max(limits) if limits and len(limits) == len(uppers) else None,
             )
         )
-    tests = sum(p is not None for p in p_values)
-    return _Tested(endpoints[0], endpoints[1], tests, max(most, 1))
+    return endpoints, sum(p is not None for p in p_values), max(most, 1)
 
 
 def _location(
@@ -509,7 +486,7 @@ def _location(
 
 
 def _verdict(
-    tested: _Tested, unscored: Floats, margin: float, alpha: float
+    score: Endpoint, intact: Endpoint, tests: int, unscored: Floats, margin: float, alpha: float
 ) -> tuple[ContinuationVerdict, str]:
     """Return the verdict and its reason. The first verdict that applies is chosen:
 
@@ -520,13 +497,12 @@ def _verdict(
       size scores high enough to show one, and unscored generations do not exceed the margin.
     - ``undecided``: anything else.
     """
-    score, intact = tested.score, tested.intact
     passages = max((item.decline.n_passages for item in intact.sizes if item.decline), default=0)
     if sum(item.mean is not None for item in intact.sizes) < 2:
         return "insufficient_data", (
             "Insufficient data: outcomes at two or more context sizes are needed."
         )
-    tests = max(tested.tests, 1)
+    tests = max(tests, 1)
     if 0.5**passages > alpha / tests:
         needed = int(np.ceil(np.log2(tests / alpha)))
         return "insufficient_data", (

@@ -81,8 +81,7 @@ class ArmOutcomes:
     @property
     def unit(self) -> Clusters:
         """Return the units on which intervals are based: texts, or passages below `LEAST_TEXTS`."""
-        texts = np.unique(self.text[self.measured])
-        return "texts" if len(texts) >= LEAST_TEXTS else "passages"
+        return "texts" if len(np.unique(self.text[self.measured])) >= LEAST_TEXTS else "passages"
 
     def clusters(self) -> Ints:
         """Return the index of the `unit` to which each passage belongs (P)."""

@@ -55,16 +55,14 @@ def _figures(sentences: Sequence[str], embed: Embed | None) -> tuple[float, floa
     if len(texts) == 2:
         return adjacent, float(centre.mean()), adjacent, 0.0
     windows = (near[:-1] + near[1:] + _cosines(rows[:-2], rows[2:])) / 3
-    variance = float(near.var(ddof=1))
-    return adjacent, float(centre.mean()), float(windows.mean()), variance
+    return adjacent, float(centre.mean()), float(windows.mean()), float(near.var(ddof=1))
 
 
 def _cosines(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
     """Return the cosine of each pair of rows, 0 if either row is zero."""
     norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
-    products = (left * right).sum(axis=1)
     out: NDArray[Any] = np.zeros(len(norms))
-    np.divide(products, norms, out=out, where=norms > 0)
+    np.divide((left * right).sum(axis=1), norms, out=out, where=norms > 0)
     return out
 
 

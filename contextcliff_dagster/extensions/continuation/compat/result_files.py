@@ -268,32 +268,23 @@ def start_folder(results: Path, run: Run) -> Path:
     return folder
 
 
-def write_context(folder: Path, run: Run, context: ContextResult, at: str) -> None:
-    """Write `metadata.json` and `context_N_results.json` of a completed size.
+def write_run(folder: Path, run: Run, at: str) -> list[Path]:
+    """Write all files of ``run`` except the picture; return the paths of interest to a user.
 
-    Args:
-        folder: folder from `start_folder`; created if missing.
-        run: run with the metadata known so far.
-        context: the completed size.
-        at: the time as ISO 8601.
+    ``folder`` is created if missing; ``at`` is the time as ISO 8601.
     """
     _write(folder / "metadata.json", _metadata(run))
-    content = {
-        "context_length": context.context_tokens,
-        "context_info": context.info,
-        "generation_params": run.metadata.get("generation_params", {}),
-        "num_rounds": len(context.rounds),
-        "individual_rounds": list(context.rounds),
-        "averaged_stats": context.average,
-        "timestamp": at,
-    }
-    _write(folder / f"context_{context.context_tokens}_results.json", content)
-
-
-def write_run(folder: Path, run: Run, at: str) -> list[Path]:
-    """Write all files of ``run`` except the picture; return the paths of interest to a user."""
     for context in run.contexts.values():
-        write_context(folder, run, context, at)
+        content = {
+            "context_length": context.context_tokens,
+            "context_info": context.info,
+            "generation_params": run.metadata.get("generation_params", {}),
+            "num_rounds": len(context.rounds),
+            "individual_rounds": list(context.rounds),
+            "averaged_stats": context.average,
+            "timestamp": at,
+        }
+        _write(folder / f"context_{context.context_tokens}_results.json", content)
     return write_analysis(folder, run, at)
 
 

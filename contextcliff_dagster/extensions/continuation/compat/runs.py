@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path, PurePath
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
@@ -100,8 +99,7 @@ def _of_server(entry: ModelEntry) -> EndpointEmbedder | None:
     try:
         headers = request_headers(entry, f"Model {entry.name!r}", EngineError)
         key = headers.get("Authorization", "").removeprefix("Bearer ") or None
-        address = entry.resolved_base_url()
-        embedder = EndpointEmbedder(address, entry.model_id or entry.name, key)
+        embedder = EndpointEmbedder(entry.resolved_base_url(), entry.model_id or entry.name, key)
         embedder.embed(_PROBE)
     except EngineError:
         return None
@@ -217,8 +215,7 @@ def generations_of(run: StudyRun, experiment: Experiment, model: str) -> Generat
     for source in sources_of(run, experiment):
         for row in ledger_rows(run, experiment, source, model, list(sizes)):
             rows.setdefault(sizes[row["bin"]], []).append(row)
-    name = section.text_names[0]
-    texts = read_texts(part_file(run.store, run.study.name, name, "p000"))
+    texts = read_texts(part_file(run.store, run.study.name, section.text_names[0], "p000"))
     contexts = {row["context_tokens"]: row["text"] for row in texts if row["kind"] == "context"}
     rounds = {size: _in_order(rows.get(size, []), run.study, familiar) for size in contexts}
     drawn = section.temperature[0] > 0
@@ -400,21 +397,18 @@ def write_folder(
             f"{section.max_tokens:,} tokens, so {folder} is not written; lower --max-tokens, or "
             f"see `contextcliff answers {study.name}` for what the model wrote."
         )
+    prefix = f".{folder.name[:80]}-"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(mkdtemp(prefix=f".{folder.name[:80]}-", dir=folder.parent))
+        with TemporaryDirectory("", prefix, folder.parent, ignore_cleanup_errors=True) as name:
+            draft = Path(name)
+            files = [*write_run(draft, run, _now()), write_picture(draft, run)]
+            if folder.exists():
+                raise StudyError(f"{folder} exists by now; give this run another --model-id.")
+            draft.chmod(0o755)
+            draft.rename(folder)
     except OSError as error:
         raise StoreError(f"{folder} cannot be written: {error.strerror or error}.") from error
-    try:
-        files = [*write_run(draft, run, _now()), write_picture(draft, run)]
-        if folder.exists():
-            raise StudyError(f"{folder} exists by now; give this run another --model-id.")
-        draft.chmod(0o755)
-        draft.rename(folder)
-    except OSError as error:
-        raise StoreError(f"{folder} cannot be written: {error.strerror or error}.") from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     return Written(run, tuple(folder / file.name for file in files))
 
 

@@ -49,15 +49,6 @@ def context_lengths(
     return sorted({*tiers, *points})
 
 
-def require_start(start_context: int, max_tokens: int) -> None:
-    """Raise StudyError unless a context of ``start_context`` tokens holds twice ``max_tokens``."""
-    if start_context < 2 * max_tokens:
-        raise StudyError(
-            f"--start-context is {start_context:,}, less than twice --max-tokens "
-            f"({max_tokens:,}); start at {2 * max_tokens:,} or generate less."
-        )
-
-
 _STOPS = re.compile(r"""["'“”‘’][.!?]+["'“”‘’]|\.{3,}[!?]?|[.!?]{2,}|[.!?]""")
 _INITIAL = re.compile(r"\b[A-Z]\Z")
 _BOUNDARY = re.compile(r"""[.!?]+["'”’)\]]*(?=\s|\Z)|\n\n+""")

@@ -172,9 +172,6 @@ def signs_of(prose: Prose, text: str, language: str | None, author: Prose | None
     if len(words) < LEAST_WORDS:
         return Signs(float(len(words)))
     ids = word_ids(words)
-    lowest = windowed_diversity(ids, min(50, len(words))).min()
-    highest = windowed_diversity(ids, 100).max(initial=0.0)
-    lower_text = prose.text.lower()
     expected = language or language_of(words[:100])
     bounds = [0, *map(int, prose.sentence_ends), len(words)]
     return Signs(
@@ -184,13 +181,13 @@ def signs_of(prose: Prose, text: str, language: str | None, author: Prose | None
         unspaced=sum(map(len, _UNSPACED.findall(prose.text))) / len(prose.text),
         looped_words=float(looped_words(ids)),
         repeated_phrases=_repeated_phrases(ids, _phrase_words(words)),
-        lowest_diversity=float(lowest),
-        highest_diversity=float(highest),
+        lowest_diversity=float(windowed_diversity(ids, min(50, len(words))).min()),
+        highest_diversity=float(windowed_diversity(ids, 100).max(initial=0.0)),
         foreign=_foreign_share(words, expected),
         foreign_letters=_foreign_letters(prose, author),
         longest_without_grammar=_longest_without_grammar(words, expected),
         longest_sentence=float(max(b - a for a, b in pairwise(bounds))),
-        chatter=float(_CHATTER.search(lower_text) is not None),
+        chatter=float(_CHATTER.search(prose.text.lower()) is not None),
     )
 
 

@@ -86,12 +86,8 @@ class EndpointEmbedder:
     def __init__(
         self, base_url: str, model: str, key: str | None = None, timeout_s: float = 120.0
     ) -> None:
-        self._base_url, self._model, self._timeout_s = base_url, model, timeout_s
+        self._base_url, self.name, self._timeout_s = base_url, model, timeout_s
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
-
-    @property
-    def name(self) -> str:
-        return self._model
 
     def embed(self, sentences: Sequence[str]) -> NDArray[np.floating[Any]]:
         """Return a row for each sentence, requested in batches of 64."""
@@ -118,7 +114,7 @@ class EndpointEmbedder:
 
         from contextcliff_dagster.inference.engines.openai.http_client import OversizedError
 
-        body = orjson.dumps({"model": self._model, "input": batch})
+        body = orjson.dumps({"model": self.name, "input": batch})
         try:
             reply = await endpoint.ask("/embeddings", [body], within_s=self._timeout_s)
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -142,7 +138,7 @@ class EndpointEmbedder:
 
     def _failed(self, problem: str) -> EngineError:
         return EngineError(
-            f"Embeddings by {self._model!r} are unavailable ({problem}); check the server, name "
+            f"Embeddings by {self.name!r} are unavailable ({problem}); check the server, name "
             "another, or measure without embeddings."
         )
 

@@ -14,7 +14,6 @@ from contextcliff_dagster.extensions.continuation.prose.words import (
     ENGLISH_ARTICLES,
     Prose,
     function_words,
-    read_prose,
 )
 
 Ids = NDArray[np.int64]
@@ -143,11 +142,6 @@ class ProseMetrics:
     def as_dict(self) -> Mapping[str, float | None]:
         """Return the metrics by name, in the order of declaration."""
         return asdict(self)
-
-
-def prose_metrics(text: str) -> ProseMetrics:
-    """Return the metrics of ``text`` but its coherence."""
-    return metrics_of(read_prose(text))
 
 
 def metrics_of(prose: Prose) -> ProseMetrics:

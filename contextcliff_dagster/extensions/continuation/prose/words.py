@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
@@ -331,17 +331,19 @@ def verbatim_overlap(continuation: str, author: str) -> Overlap:
     return _overlap(read_prose(continuation), read_prose(author))
 
 
-def chance_overlap(passages: Sequence[str]) -> ChanceOverlap:
-    """Return the overlap due to chance, measured on consecutive human passages from one text.
+def chance_overlap(texts: Iterable[Sequence[str]]) -> ChanceOverlap:
+    """Return the overlap due to chance, measured on consecutive human passages of each text.
 
     Each passage is compared with the next but one, so that they share no sentence, and with one
-    from the other half of the text. Without any pair the values are 0.
+    from the other half of its text. Without any pair the values are 0.
     """
-    texts = [read_prose(text) for text in passages]
-    count = len(texts)
-    pairs = [(i, i + 2) for i in range(count - 2)]
-    pairs += [(i, i + count // 2) for i in range((count + 1) // 2) if 2 < count // 2 < count - i]
-    overlaps = [_overlap(texts[a], texts[b]) for a, b in pairs]
+    overlaps = []
+    for passages in texts:
+        proses = [read_prose(passage) for passage in passages]
+        n = len(proses)
+        pairs = [(i, i + 2) for i in range(n - 2)]
+        pairs += [(i, i + n // 2) for i in range((n + 1) // 2) if 2 < n // 2 < n - i]
+        overlaps += [_overlap(proses[a], proses[b]) for a, b in pairs]
     return ChanceOverlap(
         max((overlap.longest_run for overlap in overlaps), default=0),
         max((overlap.shared_runs or 0.0 for overlap in overlaps), default=0.0),

@@ -10,6 +10,7 @@ from contextcliff_dagster.extensions.continuation.analysis.wording import NAMES,
 from contextcliff_dagster.extensions.continuation.documents import section_of
 from contextcliff_dagster.extensions.continuation.report.figures import plot_arms, plot_sizes
 from contextcliff_dagster.extensions.continuation.report.run_page import (
+    interval_of,
     metric_chart,
     metric_name,
     plot_metrics,
@@ -21,7 +22,6 @@ from contextcliff_dagster.extensions.continuation.results import (
     Decline,
     Endpoint,
     LossLocation,
-    MetricSize,
     Recitation,
 )
 from contextcliff_dagster.reporting.html.metric_chart import interval_words, number_words
@@ -214,7 +214,7 @@ def metrics(arm: ArmResult, result: ContinuationResult) -> DataTable | None:
         rows.append(
             [
                 metric_name(metric.name),
-                *(Bracketed(interval_words(row.mean, _interval(row))) for row in series.sizes),
+                *(Bracketed(interval_words(row.mean, interval_of(row))) for row in series.sizes),
                 "not measured" if author is None else f"{number_words(author.mean)}{spread}",
             ]
         )
@@ -224,10 +224,6 @@ def metrics(arm: ArmResult, result: ContinuationResult) -> DataTable | None:
         "the SD between passages. They are not tested"
     )
     return filled(DataTable(columns, rows, caption, right=()))
-
-
-def _interval(size: MetricSize) -> tuple[float, float] | None:
-    return None if size.ci_low is None or size.ci_high is None else (size.ci_low, size.ci_high)
 
 
 def recitation(result: Recitation) -> DataTable:

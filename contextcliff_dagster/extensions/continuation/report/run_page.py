@@ -169,15 +169,17 @@ def author_figures(result: ContinuationResult) -> dict[str, tuple[float, Interva
     return figures
 
 
+def interval_of(size: SizeOutcome | MetricSize) -> tuple[float, float] | None:
+    """Return the interval of the mean, or None without one."""
+    return None if size.ci_low is None or size.ci_high is None else (size.ci_low, size.ci_high)
+
+
 def _arm_point(size: SizeOutcome | MetricSize) -> Point:
-    interval = None
-    if size.ci_low is not None and size.ci_high is not None:
-        interval = (size.ci_low, size.ci_high)
     rounds = [value for value in size.rounds if value is not None]
     words = f"{count(size.n, 'continuation')} of {count(size.n_passages, 'passage')}"
     if len(rounds) > 1:
         words += f", {len(size.rounds)} rounds"
-    return Point(size.mean, interval, words, size.rounds)
+    return Point(size.mean, interval_of(size), words, size.rounds)
 
 
 _COLUMNS = 4
@@ -434,9 +436,8 @@ def _table(run: Run) -> Section:
     rows: list[list[Cell]] = []
     for key in METRICS:
         values = [_value(figures, key) for figures in averages.values()]
-        author = _value(run.author, key)
         if any(value is not None for value in values):
-            cells = [*values, author]
+            cells = [*values, _value(run.author, key)]
             rows.append([_NAMES[key], *(Bracketed(_words(key, value)) for value in cells)])
     columns = ["metric", *(f"{tokens(size)} tokens" for size in averages), "author"]
     return Section(run.name, [DataTable(columns, rows, "Averages of the rounds", right=())], 3)
@@ -493,9 +494,8 @@ def compare_results(paths: Sequence[Path], options: CompareOptions) -> Compared:
     for run, path in zip(runs, paths, strict=True):
         _require(run, path, options.view)
     result: dict[str, Any] = {"view": options.view, "runs": [run_summary(run) for run in runs]}
-    pictures = _pictures(runs, options, result)
     files = []
-    for name, content in pictures.items():
+    for name, content in _pictures(runs, options, result).items():
         write_atomic(options.folder / name, content, private=False)
         files.append(options.folder / name)
     name = FILE if options.view == "standard" else f"comparison-{options.view}.html"

@@ -535,13 +535,11 @@ class _Changed(_Assignment):
             for question in data.questions
             if question.about["ask"] == "facts" and not recompute
         }
+        open_cells = [cell for cell in self._of_cell if cell not in self._closed]
         self._equal: dict[tuple[str, Value], list[Cell]] = defaultdict(list)
-        for cell in self._of_cell:
-            if cell not in self._closed:
-                self._equal[cell[1], self.truth[cell]].append(cell)
-        self.units: list[tuple[Cell, ...]] = [
-            (cell,) for cell in sorted(self._of_cell) if cell not in self._closed
-        ]
+        for cell in open_cells:
+            self._equal[cell[1], self.truth[cell]].append(cell)
+        self.units: list[tuple[Cell, ...]] = [(cell,) for cell in sorted(open_cells)]
         if recompute:
             for chain in chains:
                 self.units += self._classes(chain.evidence)

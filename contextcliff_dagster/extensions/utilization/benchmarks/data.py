@@ -192,25 +192,27 @@ def _event(action: str, kind: FieldKind) -> RecordSpec:
     return RecordSpec(action, fixed, (_TYPE, _TS, _FROM, _TO, _ACTION, value))
 
 
+def _typed(name: str, *fields: FieldSpec) -> RecordSpec:
+    return RecordSpec(name, {"type": name}, (_TYPE, *fields))
+
+
 def _pair(name: str) -> RecordSpec:
-    fields = (
-        _TYPE,
+    return _typed(
+        name,
         FieldSpec("e1", "entity", "e", "first_entity"),
         FieldSpec("a1", "attribute", "a", "first_attribute"),
         FieldSpec("e2", "entity", "f", "second_entity"),
         FieldSpec("a2", "attribute", "b", "second_attribute"),
     )
-    return RecordSpec(name, {"type": name}, fields)
 
 
 def _unary(name: str) -> RecordSpec:
-    fields = (
-        _TYPE,
+    return _typed(
+        name,
         FieldSpec("entity", "entity", "e", "entity_identifier"),
         FieldSpec("attr", "attribute", "a", "attribute_name"),
         FieldSpec("value", "value", "v", "attribute_value"),
     )
-    return RecordSpec(name, {"type": name}, fields)
 
 
 SCHEMAS: Mapping[BenchmarkName, tuple[RecordSpec, ...]] = {
@@ -226,32 +228,20 @@ SCHEMAS: Mapping[BenchmarkName, tuple[RecordSpec, ...]] = {
         _unary("fact"),  # ours: where a chain of constraints begins
         _pair("eq"),
         _unary("neq"),
-        RecordSpec(
+        _typed(
             "impl",
-            {"type": "impl"},
-            (
-                _TYPE,
-                FieldSpec("if_entity", "entity", "e", "condition_entity"),
-                FieldSpec("if_attr", "attribute", "a", "condition_attribute"),
-                FieldSpec("if_value", "value", "v", "condition_value"),
-                FieldSpec("then_entity", "entity", "f", "consequence_entity"),
-                FieldSpec("then_attr", "attribute", "b", "consequence_attribute"),
-                FieldSpec("then_value", "value", "u", "consequence_value"),
-            ),
+            FieldSpec("if_entity", "entity", "e", "condition_entity"),
+            FieldSpec("if_attr", "attribute", "a", "condition_attribute"),
+            FieldSpec("if_value", "value", "v", "condition_value"),
+            FieldSpec("then_entity", "entity", "f", "consequence_entity"),
+            FieldSpec("then_attr", "attribute", "b", "consequence_attribute"),
+            FieldSpec("then_value", "value", "u", "consequence_value"),
         ),
         _pair("mut"),
     ),
     "network": (
-        RecordSpec(
-            "node",
-            {"type": "node"},
-            (_TYPE, FieldSpec("id", "node", "i", "node_identifier")),
-        ),
-        RecordSpec(
-            "edge",
-            {"type": "edge"},
-            (_TYPE, _FROM, _TO, FieldSpec("weight", "integer", "w", "initial_weight")),
-        ),
+        _typed("node", FieldSpec("id", "node", "i", "node_identifier")),
+        _typed("edge", _FROM, _TO, FieldSpec("weight", "integer", "w", "initial_weight")),
         _event("set", "integer"),
         _event("add", "integer"),
         _event("multiply", "number"),

@@ -31,6 +31,7 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     RetryError,
 )
 from contextcliff_dagster.extensions.utilization.benchmarks.network_answers import (
+    VALUES,
     Edge,
     Flow,
     Network,
@@ -38,7 +39,6 @@ from contextcliff_dagster.extensions.utilization.benchmarks.network_answers impo
     path_to,
 )
 
-_FACTORS = (0.5, 0.75, 1.25, 1.5, 2.0)
 _HEAVY = 300
 """Events reduce weights above this value, so that weights stay comparable."""
 _DECOYS = 2
@@ -104,8 +104,7 @@ class Plan:
         events = events if events < 24 else events * 3 // 4
         kinds = kinds[: min(len(self._edges) - 1, events // _FEWEST_EVENTS)]
         room = events // max(1, len(kinds))
-        size = self._size + parameters["num_nodes"]
-        needed = needed_records(size, evidence, parameters, room)
+        needed = needed_records(self._size + parameters["num_nodes"], evidence, parameters, room)
         edges = self._asked_edges(len(kinds))
         for kind, edge in zip(kinds, edges, strict=True):
             self._plan_busy(kind, edge, needed, room)
@@ -197,15 +196,14 @@ class _Builder:
                     self._nodes.add(node)
                     self.records.append({"type": "node", "id": node})
             weight = self._weights[edge] = draws.between(1, 100)
-            ends = {"from": edge[0], "to": edge[1]}
-            self.records.append({"type": "edge", **ends, "weight": weight})
+            self.records.append({"type": "edge", **_ends(edge), "weight": weight})
             return
         weight = self._weights[edge]
         if action == "change":
             action = draws.pick(("add", "multiply"))
         factors = [
             factor
-            for factor in _FACTORS
+            for factor in VALUES["multiply"]
             if weight * factor >= 1
             and weight * factor % 1 == 0
             and (factor < 1 or weight * factor <= _HEAVY)
@@ -228,10 +226,8 @@ class _Builder:
             after = int(weight * value)
         self._weights[edge] = after
         self.ts += draws.between(60, 600)
-        ends = {"from": edge[0], "to": edge[1]}
-        self.records.append(
-            {"type": "event", "ts": self.ts, **ends, "action": action, "value": value}
-        )
+        event = {"type": "event", "ts": self.ts, **_ends(edge), "action": action, "value": value}
+        self.records.append(event)
 
 
 _PATHS_FROM = 12

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, TypeVar
 
 from contextcliff_dagster.extensions.utilization.benchmarks.asking import Made, make_question
 from contextcliff_dagster.extensions.utilization.benchmarks.data import (
@@ -23,6 +23,7 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     RetryError,
 )
 
+Number = TypeVar("Number", float, Fraction)
 Edge = tuple[str, str]
 """A connection: its source node and its target node."""
 
@@ -168,16 +169,13 @@ class Network:
                 return events[number:]
         return [self.base[edge], *events]
 
-    def _replay(self, places: Sequence[int], weight: Fraction | None = None) -> Fraction | None:
+    def _replay(self, places: Sequence[int], weight: Fraction = Fraction(0)) -> Fraction:
         for place in places:
             record = self.records[place]
             if record["type"] == "edge":
                 weight = Fraction(record["weight"])
-            elif record["action"] == "set":
-                weight = Fraction(record["value"])
-            elif weight is not None:
-                value = Fraction(record["value"])
-                weight = weight + value if record["action"] == "add" else weight * value
+            else:
+                weight = _changed(weight, record["action"], Fraction(record["value"]))
         return weight
 
     def _weights_at(self, at: int | None) -> dict[Edge, int]:
@@ -186,13 +184,7 @@ class Network:
         for place in self._event_places[:stop]:
             record = self.records[place]
             edge = (record["from"], record["to"])
-            value, action = record["value"], record["action"]
-            if action == "set":
-                weights[edge] = value
-            elif action == "add":
-                weights[edge] += value
-            else:
-                weights[edge] = int(weights[edge] * value)
+            weights[edge] = int(_changed(weights[edge], record["action"], record["value"]))
         return weights
 
     def without(self, edge: Edge, at: int | None) -> Iterator[tuple[int, Fraction | None]]:
@@ -207,7 +199,7 @@ class Network:
         else:
             before = self.events[edge][: self.events[edge].index(past[0])]
             yield past[0], self._replay([self.base[edge], *before, *past[1:]])
-        weight = self._replay(past[:1]) or Fraction(0)
+        weight = self._replay(past[:1])
         later = [(Fraction(1), Fraction(0))]
         for place in reversed(past[1:]):
             factor, term = later[-1]
@@ -219,7 +211,7 @@ class Network:
         for number, place in enumerate(past[1:]):
             factor, term = later[len(past) - 2 - number]
             yield place, factor * weight + term
-            weight = self._replay([place], weight) or weight
+            weight = self._replay([place], weight)
 
     def _weight(self, kind: QuestionKind, about: Mapping[str, Any]) -> Question:
         edge, at = (about["from"], about["to"]), about["at"]
@@ -305,6 +297,13 @@ class Network:
         )
 
 
+def _changed(weight: Number, action: str, value: Number) -> Number:
+    """Return the weight after an event."""
+    if action == "set":
+        return value
+    return weight + value if action == "add" else weight * value
+
+
 def _meet(before: Mapping[str, str], after: Mapping[str, str], edge: Edge) -> bool:
     """Return whether the shortest paths to ``edge`` and onward from it share a node."""
     ends = (before, edge[0]), (after, edge[1])
@@ -312,7 +311,7 @@ def _meet(before: Mapping[str, str], after: Mapping[str, str], edge: Edge) -> bo
     return not first.isdisjoint(last)
 
 
-_VALUES: dict[str, Sequence[float]] = {
+VALUES: dict[str, Sequence[float]] = {
     "set": range(1, 101),
     "add": (*range(-20, 0), *range(1, 51)),
     "multiply": (0.5, 0.75, 1.25, 1.5, 2.0),
@@ -350,7 +349,7 @@ def change_network(draws: Draws, data: Benchmark, count: int, recompute: bool) -
         before = _weights(records, story)
         stops = [_count_until(records, story, at) for at in dict.fromkeys(times)]
         number = story.index(place)
-        options = _VALUES["set" if record["type"] == "edge" else record["action"]]
+        options = VALUES["set" if record["type"] == "edge" else record["action"]]
         for value in draws.shuffled([option for option in options if option != record[key]]):
             after = _weights(records, story, number, value)
             if after and all(after[stop] >= before[stop] for stop in stops):
@@ -387,10 +386,8 @@ def _weights(
         value = record["weight"] if number == 0 else record["value"]
         if number == changed:
             value = changed_value
-        if number and record["action"] == "add":
-            value = weights[-1] + value
-        elif number and record["action"] == "multiply":
-            value = weights[-1] * value
+        if number:
+            value = _changed(weights[-1], record["action"], value)
         if not 1 <= value <= _HEAVIEST or value % 1:
             return []
         weights.append(value)

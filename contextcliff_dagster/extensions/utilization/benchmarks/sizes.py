@@ -71,8 +71,7 @@ _MORE: Mapping[BenchmarkName, set[str]] = {
 def records_of(name: BenchmarkName, parameters: Mapping[str, int]) -> int:
     """Return the exact number of records in a document with these parameters."""
     if name == "warehouse":
-        initial = parameters["num_warehouses"] * parameters["num_skus"]
-        return initial + num_transactions(parameters)
+        return parameters["num_warehouses"] * parameters["num_skus"] + num_transactions(parameters)
     if name == "constraints":
         return num_facts(parameters) + parameters["num_constraints"]
     return sum(parameters[key] for key in DEFAULTS["network"])

@@ -451,13 +451,9 @@ class _Writer:
         for _ in range(_TRIES):
             warehouse = self._draws.below(self._plan.warehouses)
             sku = self._draws.below(self._plan.skus)
-            if (warehouse, sku) not in self._busy and (
-                not stocked or self._ledger.stock[warehouse][sku]
-            ):
-                break
-        else:
-            raise RetryError
-        return warehouse, sku
+            if (warehouse, sku) not in self._busy and (not stocked or self._stock(warehouse, sku)):
+                return warehouse, sku
+        raise RetryError
 
     def _transfer(self, slot: int) -> None:
         for _ in range(_TRIES):

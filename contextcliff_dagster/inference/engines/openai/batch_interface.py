@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,8 +37,8 @@ _ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
 _PAGES, _BATCHES_A_PAGE = 20, 100
 
 
-class FileGoneError(Exception):
-    """The provider does not have the file, or no longer."""
+class GoneError(Exception):
+    """The provider does not have the file or batch, or no longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,9 @@ class BatchInterface:
         return self._batch(await self._ask("/batches", {**body, "metadata": dict(metadata)}))
 
     async def retrieve(self, batch_id: str) -> RemoteBatch:
-        """Return what the provider says of the batch now."""
-        return self._batch(await self._question(f"/batches/{quote(batch_id, safe='')}"))
+        """Return what the provider says of the batch now; raise GoneError if it has none."""
+        path = f"/batches/{quote(batch_id, safe='')}"
+        return self._batch(await self._question(path, of=f"batch {batch_id}"))
 
     async def find(self, metadata: Mapping[str, str]) -> RemoteBatch | None:
         """Return the newest of the listed batches whose metadata include ``metadata``, if any.
@@ -135,7 +136,7 @@ class BatchInterface:
         """Yield each line of a file, without its end; the last may be incomplete.
 
         Raises:
-            FileGoneError: the file does not exist any more.
+            GoneError: the file does not exist any more.
             TransportError: also after some lines, which are right nevertheless.
         """
         path, timeout_s = f"/files/{quote(file_id, safe='')}/content", self._entry.timeout_s
@@ -144,7 +145,7 @@ class BatchInterface:
             async with AsyncExitStack() as stack:
 
                 async def opened() -> AsyncIterator[bytes]:
-                    with self._sorted_errors(file_id=file_id):
+                    with self._sorted_errors(of=f"file {file_id}"):
                         async with asyncio.timeout(timeout_s):
                             reply = await stack.enter_async_context(self._endpoint.exchange(path))
                         return reply.aiter_bytes()
@@ -169,33 +170,29 @@ class BatchInterface:
         """Return the error that a line of a file of results reports."""
         return self._errors.sort(StatusError(Reply(status, {}, orjson.dumps(body))))
 
-    async def delete_file(self, file_id: str) -> None:
-        """Delete a file; errors are ignored."""
-        with suppress(Exception):
-            async with asyncio.timeout(self._entry.timeout_s):
-                await self._endpoint.delete(f"/files/{quote(file_id, safe='')}")
+    async def _question(self, path: str, of: str = "") -> dict[str, Any]:
+        return await retry(partial(self._ask, path, of=of), QUESTIONS)
 
-    async def _question(self, path: str) -> dict[str, Any]:
-        return await retry(partial(self._ask, path), QUESTIONS)
-
-    async def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    async def _ask(
+        self, path: str, body: Mapping[str, Any] | None = None, *, of: str = ""
+    ) -> dict[str, Any]:
         parts = [] if body is None else [orjson.dumps(body)]
-        with self._sorted_errors():
+        with self._sorted_errors(of=of):
             reply = await self._endpoint.ask(path, parts, within_s=self._entry.timeout_s)
             if not 200 <= reply.status < 300:
                 raise StatusError(reply)
         return reply.json()
 
     @contextmanager
-    def _sorted_errors(self, *, sent: bool = False, file_id: str | None = None) -> Iterator[None]:
+    def _sorted_errors(self, *, sent: bool = False, of: str = "") -> Iterator[None]:
         try:
             yield
-        except FileGoneError:
+        except GoneError:
             raise
         except Exception as error:
-            if file_id and isinstance(error, StatusError) and error.reply.status in {404, 410}:
+            if of and isinstance(error, StatusError) and error.reply.status in {404, 410}:
                 where = f"Model {self._entry.name!r}: its provider"
-                raise FileGoneError(f"{where} has no file {file_id} any more") from None
+                raise GoneError(f"{where} has no {of} any more") from None
             raise self._errors.sort(error, sent=sent) from None
 
     def _batch(self, body: Mapping[str, Any]) -> RemoteBatch:

@@ -168,11 +168,6 @@ class Endpoint:
         """Send a GET, or a POST of a form (``body`` and ``files``); give its reply, unread."""
         return self._response(path, (), **form)
 
-    async def delete(self, path: str) -> None:
-        """Send a DELETE. Errors are also those of the package."""
-        options: Any = {"headers": self._headers}
-        await self._client.delete(self._url(path), options=options, cast_to=object)
-
     @asynccontextmanager
     async def _response(
         self, path: str, parts: Sequence[bytes], *, under_v1: bool = True, **form: Any

@@ -12,7 +12,6 @@ from contextcliff_dagster.contracts import DataError, StudyError
 from contextcliff_dagster.extensions.continuation.compat.slicing import (
     context_lengths,
     pruned,
-    require_start,
     sliced,
     source_text,
     trimmed,
@@ -77,6 +76,3 @@ def test_sizes_are_checked() -> None:
     for wrong in (0, 3, -2):
         with pytest.raises(StudyError, match="power of two"):
             context_lengths(8192, wrong)
-    require_start(2048, 1024)
-    with pytest.raises(StudyError, match="2,048"):
-        require_start(2047, 1024)

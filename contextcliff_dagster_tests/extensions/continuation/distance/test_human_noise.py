@@ -16,7 +16,8 @@ from contextcliff_dagster.extensions.continuation.noise import (
     HumanNoise,
     ledoit_wolf,
 )
-from contextcliff_dagster.extensions.continuation.prose.metrics import ProseMetrics, prose_metrics
+from contextcliff_dagster.extensions.continuation.prose.metrics import ProseMetrics, metrics_of
+from contextcliff_dagster.extensions.continuation.prose.words import read_prose
 from contextcliff_dagster_tests.support.requirements import novels
 
 RNG = np.random.default_rng(7)
@@ -100,7 +101,7 @@ def test_on_novels_the_score_is_uniform_and_broken_text_scores_low() -> None:
     words = re.findall(r"\S+", text)
     passages = [words[at : at + 190] for at in range(0, 76_000, 190)]
     random.Random(0).shuffle(passages)
-    metrics = [prose_metrics(" ".join(one)) for one in passages]
+    metrics = [metrics_of(read_prose(" ".join(one))) for one in passages]
     noise = HumanNoise.fit({"emma": metrics[:200]})
     pairs = list(zip(metrics[200:300], metrics[300:400], strict=True))
     human = [noise.score(a, b) for a, b in pairs]
@@ -116,7 +117,7 @@ def test_on_novels_the_score_is_uniform_and_broken_text_scores_low() -> None:
 
     for how, most in (("looped", 0.01), ("simplified", 0.02), ("shuffled", 0.15)):
         scores = [
-            noise.score(prose_metrics(broken(one, how)), b)
+            noise.score(metrics_of(read_prose(broken(one, how))), b)
             for one, (_, b) in zip(passages[200:240], pairs[:40], strict=True)
         ]
         assert np.mean(np.array(scores, float)) < most, how

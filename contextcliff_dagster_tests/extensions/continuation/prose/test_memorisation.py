@@ -48,7 +48,7 @@ def test_a_recitation_in_another_typography_is_a_whole_one(look: Typography) -> 
 def test_a_recited_part_stands_out_against_what_passages_share() -> None:
     words = (HARBOUR + ORCHARD + LETTER).split()
     passages = [" ".join(words[at : at + 90]) for at in range(0, len(words) - 90, 90)]
-    chance = chance_overlap(passages)
+    chance = chance_overlap([passages])
     assert chance.pairs > 7
     assert chance.longest_run < 8
     assert chance.shared_runs == 0.0

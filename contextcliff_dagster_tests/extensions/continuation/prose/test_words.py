@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.extensions.continuation.prose.metrics import prose_metrics
+from contextcliff_dagster.extensions.continuation.prose.metrics import metrics_of
 from contextcliff_dagster.extensions.continuation.prose.words import canonical_text, read_prose
 from contextcliff_dagster_tests.extensions.continuation.prose.passages import PASSAGES
 from contextcliff_dagster_tests.extensions.continuation.prose.typography import (
@@ -20,7 +20,7 @@ from contextcliff_dagster_tests.extensions.continuation.prose.typography import 
 @example(PASSAGES[0], Typography(("“", "”"), "’", "—", "-", "…", " ", None, "NFD"))
 @example(PASSAGES[0], Typography(("‘", "’"), "’", " – ", "\u2011", ". . .", "\r\n", None, "NFD"))
 def test_typography_moves_no_metric(text: str, look: Typography) -> None:
-    assert prose_metrics(set_in(text, look)) == prose_metrics(text)
+    assert metrics_of(read_prose(set_in(text, look))) == metrics_of(read_prose(text))
 
 
 @given(st.text())

@@ -18,7 +18,7 @@ from contextcliff_dagster.inference.engines.base import Decoding, RejectedError,
 from contextcliff_dagster.inference.engines.openai import batch_interface
 from contextcliff_dagster.inference.engines.openai.batch_interface import (
     BatchInterface,
-    FileGoneError,
+    GoneError,
     RemoteBatch,
 )
 from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
@@ -146,11 +146,10 @@ def test_each_request_has_the_headers_of_the_entry_and_no_others(
         await batches.find(MINE)
         await batches.cancel(batch.id)
         await read_all(batches, batch.input_file)
-        await batches.delete_file(str(batch.input_file))
 
     through(server.url, use, extra_headers={"X-Title": "mine"})
     usual = {"host", "accept", "accept-encoding", "connection", "user-agent", "content-type"}
-    assert len(server.seen) == 7
+    assert len(server.seen) == 6
     for _, _, headers in server.seen:
         assert (headers["authorization"], headers["x-title"]) == (f"Bearer {KEY}", "mine")
         assert headers["user-agent"] == "contextcliff"
@@ -167,14 +166,12 @@ def test_a_query_of_the_address_is_part_of_each_request(
     async def use(batches: BatchInterface) -> RemoteBatch | None:
         batch = await started(batches, file)
         assert await read_all(batches, batch.input_file)
-        await batches.delete_file(str(batch.input_file))
         return await batches.find(MINE)
 
     with batch_server(tmp_path / "provider") as server:
         assert through(server.url + "?${ADDRESS_QUERY}", use) is not None
-    assert len(server.seen) == 5
+    assert len(server.seen) == 4
     assert all(target.endswith(query) for _, target, _ in server.seen)
-    assert not any(server.content(f"file-{number:06}").exists() for number in range(9))
 
 
 @pytest.mark.parametrize(
@@ -302,7 +299,7 @@ def test_a_file_may_be_left_in_the_middle(server: BatchServer) -> None:
 @pytest.mark.parametrize("status", [404, 410])
 def test_a_file_that_is_gone_is_told_from_an_error(status: int) -> None:
     gone = wire.error(status, f"no such file, {KEY}")
-    with recorded({"": gone}) as (url, seen), pytest.raises(FileGoneError) as caught:
+    with recorded({"": gone}) as (url, seen), pytest.raises(GoneError) as caught:
         through(url, lambda batches: read_all(batches, "file-7"))
     assert "file-7" in str(caught.value)
     assert KEY not in str(caught.value)
@@ -479,27 +476,6 @@ def test_a_batch_is_cancelled_and_keeps_what_it_answered(
     assert len(output_of(server, cancelled)) == len(server.bills()) == 2
     with pytest.raises(TransportError, match="cannot be cancelled"):
         through(server.url, lambda batches: batches.cancel(cancelled.id))
-
-
-def test_a_file_is_deleted_and_errors_of_that_are_ignored(
-    server: BatchServer, tmp_path: Path
-) -> None:
-    file = written(tmp_path, request_line(0))
-
-    async def use(batches: BatchInterface) -> None:
-        file_id = await batches.upload(file, "x.jsonl")
-        assert server.content(file_id).exists()
-        for status in ("429", "500", "401"):
-            server.faults[f"delete_{status}"] = 1
-            await batches.delete_file(file_id)
-        assert server.content(file_id).exists()
-        await batches.delete_file(file_id)
-        assert not server.content(file_id).exists()
-        await batches.delete_file(file_id)
-
-    through(server.url, use)
-    assert server.count("DELETE", "file-000001") == 5
-    through("http://127.0.0.1:9/v1", lambda batches: batches.delete_file("x"))
 
 
 STRANGE = {

@@ -176,7 +176,10 @@ def test_vllm_s_own_batch_runner_reads_what_is_submitted(
     with batch_server(tmp_path / "provider") as server:
         server.worker = worker
         batched = {"engine": "openai", "model_id": "reference-short", "window_tokens": 8192}
-        models = {**MODELS, "batched": {**batched, "base_url": server.url, "batch": {}}}
+        models = {
+            **MODELS,
+            "batched": {**batched, "base_url": server.url, "batch": {"discount": 0.5}},
+        }
         (home / "models.yaml").write_text(yaml.safe_dump({"models": models}), encoding="utf-8")
         assert "wait in batches" in done(profile(home, "batched", "--batch"))
         server.advance(3)
