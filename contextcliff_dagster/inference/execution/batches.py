@@ -68,6 +68,7 @@ SEEN_AFTER_S = 120.0
 """Seconds after which a provider surely lists a batch that was created without our hearing of it"""
 FIRST_POLL_S, LAST_POLL_S = 5.0, 300.0
 _STORED_AT_ONCE = 200
+_LIMITED = "The budget has no room for the calls that are left, until answers free what they hold."
 _OLDEST_S = 90 * 86_400.0
 """Age beyond which the time of an answer cannot be true."""
 
@@ -159,7 +160,8 @@ class BatchRun:
             if passing is not None:
                 if not waiting:
                     raise passing
-                self._say(f"{passing} {waiting:,} calls wait in batches.")
+                limited = isinstance(passing, BudgetError)
+                self._say(_LIMITED if limited else f"Its batch interface failed ({passing}).")
             stopped = self._halted or self._out_of_time()
             if self._batching != "wait" or not waiting or stopped:
                 break
@@ -358,7 +360,7 @@ class BatchRun:
         why |= {key: (failure, most if lost else Spend()) for key, (_, most) in missing.items()}
         ledgered.give_up(self._ledger, batch, claimed, why, ends=True)
         if why:
-            first = next(iter(why.values()))[0].message
+            first = next(iter(why.values()))[0].message.rstrip(".")
             self._say(f"Batch {remote.id} left {len(why):,} of its calls unanswered: {first}.")
         again = self._again() if self._batching == "resume" else why.keys()
         for key, (failure, charged) in why.items():

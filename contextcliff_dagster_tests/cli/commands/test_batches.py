@@ -181,6 +181,20 @@ def test_a_cancelled_batch_is_asked_again_where_its_user_says_so(
     assert "No batch is open." in call("batches", "resume").err
 
 
+def test_calls_that_the_study_asks_no_more_are_taken_in_and_their_batch_ends(
+    profile: Profile, server: BatchServer, tmp_path: Path
+) -> None:
+    profile("--batch")
+    server.advance(3)
+    study = tmp_path / "short.yaml"
+    study.write_text(study.read_text().replace("max_output_tokens: 12", "max_output_tokens: 13"))
+    profile("--batch")
+    call("batches", "resume")
+    (paid, waiting) = json.loads(call("batches", "list", "--json").out)
+    assert paid["ended_at"] is not None
+    assert waiting["waiting"] == CALLS
+
+
 def test_resume_asks_only_what_its_batch_was_asked(profile: Profile, server: BatchServer) -> None:
     profile("--batch", "--samples-per-bin", "2")
     server.faults["expired"] = 1

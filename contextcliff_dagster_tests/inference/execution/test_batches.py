@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ def run(
     wait: bool = False,
     n: int = 6,
     budget: Budget | None = None,
+    study: str = "s",
+    batching: Batching | None = None,
     **options: Any,
 ) -> RunSummary:
     """One run of the plan, as a process that opens the ledger makes it."""
@@ -51,10 +54,10 @@ def run(
         server.url, price=PRICE, window_tokens=8192, batch={"discount": 0, **options}
     )
     with EngineSession(entry) as session:
-        record_identity(ledger, "s", "c", entry.name, session.identity)
-        scope = Scope("s", "c", entry.name, session.identity.hash)
+        record_identity(ledger, study, "c", entry.name, session.identity)
+        scope = Scope(study, "c", entry.name, session.identity.hash)
         calls = plan_of(SAMPLE, n).calls(scope.identity_hash)
-        batching: Batching = "wait" if wait else "submit"
+        batching = batching or ("wait" if wait else "submit")
         made = BatchRun(calls, session, ledger, scope, budget or Budget(), batching)
         return session.submit(made.run()).result()
 
@@ -262,6 +265,56 @@ def test_no_file_is_larger_than_the_provider_allows(ledger: Ledger, server: Batc
     assert len(files) > 2
     assert max(file.stat().st_size for file in files) <= 4_000
     assert run(ledger, server, wait=True).answered == CALLS
+
+
+def test_a_batch_that_its_provider_lost_is_charged_and_asked_again(
+    ledger: Ledger, server: BatchServer
+) -> None:
+    run(ledger, server)
+    reserved = ledger.spent("s", "c").usd
+    (lost,) = server.batches()
+    server._path(lost["id"]).unlink()
+    assert run(ledger, server).in_batches == CALLS
+    assert ledger.spent("s", "c").usd == pytest.approx(2 * reserved)
+    server.advance(3)
+    assert run(ledger, server).answered == CALLS
+    insist_on_every_answer(ledger, server)
+
+
+def test_what_a_run_that_failed_had_set_free_is_asked_again_by_resume(
+    ledger: Ledger, server: BatchServer
+) -> None:
+    run(ledger, server, max_requests=CALLS // 2)
+    server.faults["expired"] = 1
+    server.advance(2)
+    server.faults["retrieve_401"] = 1
+    for _ in range(3):
+        with suppress(EngineError):
+            run(ledger, server, batching="resume")
+        server.advance(3)
+    run(ledger, server, batching="resume")
+    insist_on_every_answer(ledger, server)
+    assert set(bought(server).values()) == {1}
+
+
+def test_calls_that_another_study_asked_are_taken_in(ledger: Ledger, server: BatchServer) -> None:
+    run(ledger, server)
+    assert run(ledger, server, study="t").in_batches == CALLS
+    server.advance(3)
+    assert run(ledger, server, study="t").answered == CALLS
+    insist_on_every_answer(ledger, server)
+    assert ledger.spent("t", "c").usd == 0
+
+
+def test_a_batch_that_a_process_looks_after_is_not_cancelled(
+    ledger: Ledger, server: BatchServer
+) -> None:
+    run(ledger, server)
+    (batch,) = ledgered.batches_of(ledger, is_open=True)
+    entry = openai_entry(server.url, batch={"discount": 0})
+    with again(ledger) as other, pytest.raises(EngineError, match="Another process"):
+        batches.cancel(entry, other, batch)
+    assert batches.cancel(entry, ledger, batch) == "cancelling"
 
 
 def test_the_budget_bounds_what_is_asked(ledger: Ledger, server: BatchServer) -> None:
