@@ -49,17 +49,19 @@ from contextcliff_dagster.experiments.common.experiment import Experiment, Rows
 from contextcliff_dagster.experiments.common.measurement import (
     Asked,
     measure_cells,
+    planned_calls,
     require_known_answers,
     write_predictions,
 )
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.experiments.lookup import guests, partitioned
+from contextcliff_dagster.experiments.lookup import asked_experiments, guests, partitioned
 from contextcliff_dagster.experiments.study_report import write_study_report
 from contextcliff_dagster.freed_memory import return_freed_memory
 from contextcliff_dagster.inference.execution.measure import (
     RunControl,
     deadline_after,
     engines_kept,
+    take_in_unplanned,
 )
 from contextcliff_dagster.inference.ledger.batches import batches_of
 from contextcliff_dagster.inference.models.models_file import get_model
@@ -159,11 +161,19 @@ class Measuring:
             replace(control, on_progress=self.progress.of(model)),
             lambda cell, rows: self._finished(model, cell, rows, self.progress.last),
         )
+        if control.batching == "resume":
+            name = (run.study.name, run.campaign)
+            take_in_unplanned(name, get_model(model), run.ledger, control, self._planned)
         before = self.watch.calls.get(model)
         self.watch.calls[model] = summary if before is None else before.plus(summary)
         self.progress.ended(model, summary)
         if summary.in_batches:
             self._wait_for_batches(model, cells)
+
+    def _planned(self, identity_hash: str) -> set[str]:
+        """Return the keys of the calls that any experiment of the study plans."""
+        run, every = self.run, asked_experiments(self.run.study)
+        return {call.call_key for each in every for call in planned_calls(run, each, identity_hash)}
 
     def _wait_for_batches(self, model: str, cells: list[str]) -> None:
         """Show each cell that is not finished as waiting, with the open batches of its model."""

@@ -22,12 +22,7 @@ from typing import TYPE_CHECKING
 from contextcliff_dagster.contracts import StoreError, StudyError
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
-from contextcliff_dagster.inference.execution.measure import (
-    RunControl,
-    finished,
-    measure,
-    take_in_unplanned,
-)
+from contextcliff_dagster.inference.execution.measure import RunControl, finished, measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
 from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
 from contextcliff_dagster.inference.ledger.ledger import Ledger
@@ -158,18 +153,7 @@ def measure_cells(
         total = total.plus(measure(plan, entry, run.ledger, control, on_bin=end_of))
         if total.stopped:
             break
-    if control.batching == "resume":
-        name = (run.study.name, run.campaign)
-        take_in_unplanned(name, entry, run.ledger, control, partial(_all_planned, run))
     return total
-
-
-def _all_planned(run: StudyRun, identity_hash: str) -> set[str]:
-    """Return the keys of the calls that any experiment of the study plans."""
-    from contextcliff_dagster.experiments.lookup import asked_experiments
-
-    asked = asked_experiments(run.study)
-    return {call.call_key for each in asked for call in planned_calls(run, each, identity_hash)}
 
 
 def _samples(run: StudyRun, experiment: Experiment, asked: Asked, control: RunControl) -> int:
