@@ -217,7 +217,9 @@ class BatchRun:
         """Ask each call without outcome or owner, in batches of the size that the entry allows."""
         options = self._options
         left = {*self._left} & self._again() if self._batching == "resume" else {*self._left}
-        left -= {*self._ledger.answered(left), *self._ledger.claimed(left)}
+        for key, outcome in self._ledger.outcomes(left).items():
+            self._ended(key, "by_others", outcome)
+        left -= self._ledger.claimed(left).keys()
         free = [call for key, call in self._left.items() if key in left]
         asked: list[ToAsk] = []
         size = 0
