@@ -24,10 +24,9 @@ from contextcliff_dagster.contracts import (
 )
 from contextcliff_dagster.experiments.common.experiment import Experiment, Rows, Source
 from contextcliff_dagster.experiments.common.records import score_campaign
-from contextcliff_dagster.experiments.common.study_run import StudyRun, table_files
+from contextcliff_dagster.experiments.common.study_run import StudyRun, guest_records
 from contextcliff_dagster.inference.models.models_file import ModelEntry, get_model
 from contextcliff_dagster.inference.requests.recipe import Recipe
-from contextcliff_dagster.store import read_table, slug
 from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
@@ -56,9 +55,6 @@ class Attention(Experiment):
 
     def is_asked(self, study: Study) -> bool:
         return study.has_corpus and super().is_asked(study)
-
-    def cells(self, study: Study) -> tuple[str, ...]:
-        return study.bin_keys
 
     def recipe(self, study: Study) -> Recipe:
         """Return the study's prompt in its first wording, requesting one token with attention."""
@@ -130,15 +126,11 @@ class Attention(Experiment):
         """
         from contextcliff_dagster.analysis.attention import AttentionSample
 
-        files = table_files(run.store, self.records, run.study.name, run.campaign, slug(model))
+        records = guest_records(run, self, model)
         # Records of another prompt remain until attention is asked for again.
         asked = self.recipe(run.study).hash
-        rows = [
-            row
-            for file in files
-            for row in read_table(file, self.records).to_pylist()
-            if row["recipe_hash"] == asked
-        ]
+        kept = records.to_pylist() if records is not None else ()
+        rows = [row for row in kept if row["recipe_hash"] == asked]
         if not rows:
             return None
 

@@ -18,10 +18,8 @@ from contextcliff_dagster.experiments.common.records import (
     score_by_answers,
     score_campaign,
 )
-from contextcliff_dagster.experiments.common.study_run import StudyRun, table_files
+from contextcliff_dagster.experiments.common.study_run import StudyRun, guest_records
 from contextcliff_dagster.sampling.draw_manifest import CONTROLS, Control, ControlSource
-from contextcliff_dagster.store import read_table, slug
-from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.control_tests import ControlAnswers
@@ -46,9 +44,6 @@ class Controls(Experiment):
 
     def asset_names(self, step: str) -> tuple[str, ...]:
         return ("control_predictions",) if step == "predictions" else ()
-
-    def cells(self, study: Study) -> tuple[str, ...]:
-        return study.bin_keys
 
     def sources(self, run: StudyRun) -> Sequence[Source]:
         return [_source(run, control) for control in run.study.sections.get(self.name, ())]
@@ -92,12 +87,10 @@ class Controls(Experiment):
         """Return the scored controls of ``model``, one item per control with records."""
         from contextcliff_dagster.analysis.control_tests import ControlAnswers
 
-        files = table_files(run.store, self.records, run.study.name, run.campaign, slug(model))
-        if not files:
+        table = guest_records(run, self, model)
+        if table is None:
             return []
-        import pyarrow as pa
-
-        records = pa.concat_tables(read_table(file, self.records) for file in files).to_pandas()
+        records = table.to_pandas()
         answers = []
         for control in CONTROLS:
             rows = records[records["control"] == control]

@@ -19,8 +19,14 @@ from contextcliff_dagster.experiments.common.measurement import is_own, lost_key
 from contextcliff_dagster.experiments.common.preparation import as_drawn
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import asked_experiments, guests, partitioned
+from contextcliff_dagster.inference.ledger.campaigns import (
+    ensure_campaign,
+    record_identity,
+    recorded_identity,
+)
 from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
 from contextcliff_dagster.inference.ledger.schema import COLUMNS, from_row
+from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.inference.requests.call_plan import ORIGIN, Outcome
 from contextcliff_dagster.inference.spending import Spend
 from contextcliff_dagster.store import Store, read_table
@@ -102,8 +108,6 @@ def restore_study(study: Study, store: Store, ledger: Ledger) -> Restored:
         for asked in [*hosts, *(guest for host in hosts for guest in guests(host))]
         for place, rows in _lost_rows(study, store, ledger, asked, own=is_ours).items()
     }
-    from contextcliff_dagster.inference.ledger.campaigns import ensure_campaign
-
     begun: dict[str, str] = {}
     for (_, (campaign, _, _)), rows in lost.items():
         first = min(row["finished_at"] for row in rows)
@@ -141,9 +145,6 @@ def _lost_rows(
 
 def _identify(run: StudyRun, place: Place) -> bool:
     """Record the serving identity from the profile; return False if it is missing or differs."""
-    from contextcliff_dagster.inference.ledger.campaigns import record_identity, recorded_identity
-    from contextcliff_dagster.inference.models.entry import Identity
-
     campaign, model, identity_hash = place
     study = run.study.name
     if recorded := recorded_identity(run.ledger, study, campaign, model):

@@ -351,7 +351,10 @@ def renamed_text(path: Path, old: str, new: str, values: Values | None = None) -
     try:
         new_content: Any = yaml.safe_load(changed)
         for keys, value in wanted.items():
-            _put(old_content, keys, value)
+            place = old_content
+            for key in keys[:-1]:
+                place = place[key]
+            place[keys[-1]] = value
     except (yaml.YAMLError, TypeError, KeyError):
         new_content = None
     if new_content is None or new_content != old_content:
@@ -414,9 +417,3 @@ def _span(node: Any, keys: tuple[str, ...]) -> tuple[int, int]:
         if node is None:
             return 0, 0
     return node.start_mark.index, node.end_mark.index
-
-
-def _put(data: Any, keys: tuple[str, ...], value: str) -> None:
-    for key in keys[:-1]:
-        data = data[key]
-    data[keys[-1]] = value

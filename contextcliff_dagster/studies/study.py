@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.allocation import Target
     from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.sampling.bins import BinSpec
-    from contextcliff_dagster.sampling.draw_manifest import SampleSpec
 
 _LENGTH_PROFILE_KEYS = ("bins", "target", "targeted", "latency", "regression", "sentinel", "track")
 PROMPT_FILES = ("template", "system", "instructions")
@@ -498,12 +497,6 @@ class Study(Section):
         from contextcliff_dagster.sampling.bins import BinSpec
 
         return BinSpec(**dict(self.bins))
-
-    def sample_spec(self) -> SampleSpec:
-        from contextcliff_dagster.sampling.draw_manifest import SampleSpec
-
-        s = self.sampling
-        return SampleSpec(s.samples_per_bin, s.seed, s.questions_per_document, s.min_tokens)
 
     def recipe(self) -> Recipe:
         """Return the request recipe, including the texts of the prompt's files.

@@ -59,7 +59,7 @@ def write_list(
     content: dict[str, Any] = {"made_by": made_by, "documents": list(documents)}
     if sources:
         content["sources"] = dict(sources)
-    digest = _hash(content)
+    digest = json_sha256(content)
     known = read_list(folder, made_by)
     if known is None or known.sha256 != digest:
         write_json(folder / _NAME, {**content, "sha256": digest})
@@ -71,13 +71,14 @@ def read_list(folder: Path, made_by: str | None = None) -> DocumentList | None:
     with suppress(OSError, ValueError, KeyError, TypeError):
         whole = json.loads((folder / _NAME).read_bytes())
         digest = whole.pop("sha256")
-        if made_by in (None, whole["made_by"]) and _hash(whole) == digest:
+        if made_by in (None, whole["made_by"]) and json_sha256(whole) == digest:
             sources = dict(whole.get("sources", {}))
             return DocumentList(digest, whole["made_by"], list(whole["documents"]), sources)
     return None
 
 
-def _hash(content: Mapping[str, Any]) -> str:
+def json_sha256(content: Mapping[str, Any]) -> str:
+    """Return the SHA-256 (hex) of ``content`` as JSON with sorted keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

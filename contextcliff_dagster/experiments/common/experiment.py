@@ -40,20 +40,6 @@ if TYPE_CHECKING:
     from contextcliff_dagster.studies import Study
 
 
-def write_results(run: StudyRun, experiment: Experiment, results: Sequence[Any]) -> None:
-    """Write ``results`` with the version of the method, for `Experiment.write_results`."""
-    write_json(
-        run.store.results_file(run.study.name, run.campaign, experiment.name),
-        {
-            "experiment": experiment.name,
-            "version": experiment.version,
-            "study": run.study.name,
-            "campaign": run.campaign,
-            "results": [to_json(result) for result in results],
-        },
-    )
-
-
 def read_results(run: StudyRun, experiment: Experiment, kind: type[Any] | None = None) -> list[Any]:
     """Return the stored results as values of ``kind`` (default ``experiment.result``).
 
@@ -181,7 +167,9 @@ class Experiment(ABC):
 
     def cells(self, study: Study) -> tuple[str, ...]:
         """Return the cells of each model, fixed by the study file alone; slugs."""
-        raise NotImplementedError
+        if not self.by_bins:
+            raise NotImplementedError
+        return study.bin_keys
 
     def samples_per_cell(self, study: Study) -> int:
         """Return the number of examples in a fully measured cell."""
@@ -271,9 +259,17 @@ class Experiment(ABC):
         raise NotImplementedError
 
     def write_results(self, run: StudyRun, analysis: Analysis) -> None:
-        """Write the results; `read_results` reads them back."""
-
-        write_results(run, self, analysis.results)
+        """Write the results with the version of the method; `read_results` reads them back."""
+        write_json(
+            run.store.results_file(run.study.name, run.campaign, self.name),
+            {
+                "experiment": self.name,
+                "version": self.version,
+                "study": run.study.name,
+                "campaign": run.campaign,
+                "results": [to_json(result) for result in analysis.results],
+            },
+        )
 
     def read_results(self, run: StudyRun) -> Sequence[Any]:
         """Return the results of the campaign as written.

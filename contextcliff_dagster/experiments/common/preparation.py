@@ -24,11 +24,12 @@ from contextcliff_dagster.corpora.materialize import (
     read_summary,
 )
 from contextcliff_dagster.experiments.common.documents import keep_file_list
+from contextcliff_dagster.experiments.common.study_run import file_stamp
 from contextcliff_dagster.freed_memory import lean_arrow
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
 from contextcliff_dagster.sampling.bins import cut_bins, make_bins
-from contextcliff_dagster.sampling.draw_manifest import draw_manifest
+from contextcliff_dagster.sampling.draw_manifest import SampleSpec, draw_manifest
 from contextcliff_dagster.sampling.length_map import (
     LengthMapSummary,
     binned_columns,
@@ -77,7 +78,7 @@ def as_drawn(study: Study, store: Store) -> Study:
 def _on_disk(study: Study, store: Store) -> Manifest | None:
     """Return the study's stored manifest, for any specification."""
     folder = store.manifest_dir(study.name)
-    stamps = tuple(_stamp(folder / name) for name in MANIFEST_FILES)
+    stamps = tuple(file_stamp(folder / name) for name in MANIFEST_FILES)
     return None if stamps[0] is None else _verified(folder, stamps)
 
 
@@ -86,13 +87,6 @@ def _verified(folder: Path, stamps: tuple[object, ...]) -> Manifest:
     """Return the manifest, verified against its hashes once per process and file version."""
     del stamps
     return load_manifest(folder)
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    with suppress(OSError):
-        status = path.stat()
-        return status.st_mtime_ns, status.st_size, status.st_ino
-    return None
 
 
 def load_frozen(study: Study, store: Store) -> Manifest:
@@ -224,11 +218,14 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
         # Without the counter: another library version with the same counts draws the same sample.
         "lengths": asdict(replace(prepare_length_map(study, store), counted_by="")),
     }
+    drawn = study.sampling
     manifest = draw_manifest(
         corpus_dir(study, store),
         length_map_file(study, store),
         bins,
-        study.sample_spec(),
+        SampleSpec(
+            drawn.samples_per_bin, drawn.seed, drawn.questions_per_document, drawn.min_tokens
+        ),
         header,
         lambda: _tokenizer(study),
         _locate if study.corpus.of_ones_own else None,

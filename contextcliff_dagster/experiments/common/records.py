@@ -23,7 +23,12 @@ from contextcliff_dagster.experiments.common.measurement import (
     sources_of,
 )
 from contextcliff_dagster.experiments.common.outcomes import CheckOutcome, CheckSpec
-from contextcliff_dagster.experiments.common.study_run import StudyRun, table_files
+from contextcliff_dagster.experiments.common.study_run import (
+    FileStamp,
+    StudyRun,
+    file_stamp,
+    table_files,
+)
 from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.scoring import SCORER_VERSION
 from contextcliff_dagster.scoring.evaluate import COLUMNS as TRUNCATION_COLUMNS
@@ -40,7 +45,6 @@ if TYPE_CHECKING:
 FEWEST_FILES = 20
 """Minimum number of files worth a combined copy; fewer are as fast to read one by one."""
 _INDEX = b"contextcliff.partitions"
-_Stamp = tuple[int, int, int]
 
 
 def read_record_table(table: Table, study: Study, store: Store, campaign: str) -> pa.Table:
@@ -67,7 +71,7 @@ class RecordsAtOnce:
 
     def __init__(self, store: Store, table: Table, study: str, campaign: str) -> None:
         self._table, self._path = table, store.campaign_copy(table.name, study, campaign)
-        self._index: Mapping[str, tuple[_Stamp, int, int, str | None]] = {}
+        self._index: Mapping[str, tuple[FileStamp, int, int, str | None]] = {}
         self._copy: pa.Table | None = None
         self.read_alone = 0
         self._load()
@@ -106,7 +110,7 @@ class RecordsAtOnce:
         index, tables, at = {}, [], 0
         for name, path in zip(names, files, strict=True):
             # Stamp first, so that rows written later do not count as read.
-            stamp, made_from, records = _stamp(path), self.made_from(path), self.read(path)
+            stamp, made_from, records = file_stamp(path), self.made_from(path), self.read(path)
             index[name] = (stamp, at, records.num_rows, made_from)
             tables.append(records)
             at += records.num_rows
@@ -134,7 +138,7 @@ class RecordsAtOnce:
 
     def _has(self, path: Path) -> bool:
         known = self._index.get(self._name(path))
-        return known is not None and known[0] == _stamp(path)
+        return known is not None and known[0] == file_stamp(path)
 
     def _name(self, path: Path) -> str:
         return str(path.relative_to(self._path.parent))
@@ -184,14 +188,6 @@ def record_rows(records: pd.DataFrame) -> list[dict[str, Any]]:
     """Return rows with None for unknown values, for which pandas has NaN in number columns."""
     valid = records.astype(object).where(records.notna(), None)
     return [dict(zip(valid.columns, row, strict=True)) for row in valid.itertuples(index=False)]
-
-
-def _stamp(path: Path) -> _Stamp | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _noted(path: Path) -> str | None:

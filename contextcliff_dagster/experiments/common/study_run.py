@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -18,6 +18,7 @@ from contextcliff_dagster.studies.study import study_used
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
     from contextcliff_dagster.analysis.bin_statistics import ProfileContext
     from contextcliff_dagster.experiments.common.experiment import Experiment
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 
 Made = TypeVar("Made")
+FileStamp = tuple[int, int, int]
+"""Time of the last change, size and inode of a file."""
 
 
 @dataclass(frozen=True)
@@ -119,16 +122,19 @@ def origin_lines(run: StudyRun, records: pd.DataFrame) -> list[str]:
 
 def guest_origins(run: StudyRun, guest: Experiment, model: str) -> list[str]:
     """Return `origin_lines` for a model's answers in a guest experiment."""
-
-    names = (run.store, guest.records, run.study.name, run.campaign, slug(model))
-    tables = [read_table(file, guest.records) for file in table_files(*names)]
-    if not tables:
+    records = guest_records(run, guest, model)
+    if records is None:
         return []
+    what, own = guest.name.replace("_", " "), records.select(["model", "call_key"]).to_pandas()
+    return [f"Of {what}: {line}" for line in origin_lines(run, own)]
+
+
+def guest_records(run: StudyRun, guest: Experiment, model: str) -> pa.Table | None:
+    """Return a model's records in a guest experiment; None if there are none."""
     import pyarrow as pa
 
-    records = pa.concat_tables(tables).select(["model", "call_key"]).to_pandas()
-    what = guest.name.replace("_", " ")
-    return [f"Of {what}: {line}" for line in origin_lines(run, records)]
+    files = table_files(run.store, guest.records, run.study.name, run.campaign, slug(model))
+    return pa.concat_tables(read_table(f, guest.records) for f in files) if files else None
 
 
 def context_of(
@@ -228,3 +234,11 @@ def table_files(
     """Return the files of one table and campaign, for all cells; ``model``: a slug."""
     folder = store.campaign_dir(table.name, study, campaign)
     return sorted(folder.glob(f"model={model}/bin=*/*.parquet"))
+
+
+def file_stamp(path: Path) -> FileStamp | None:
+    """Return the stamp of a file; None if it is missing."""
+    with suppress(OSError):
+        status = path.stat()
+        return status.st_mtime_ns, status.st_size, status.st_ino
+    return None

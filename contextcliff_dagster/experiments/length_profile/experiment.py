@@ -151,9 +151,6 @@ class LengthProfile(Experiment):
     def is_asked(self, study: Study) -> bool:
         return study.has_corpus
 
-    def cells(self, study: Study) -> tuple[str, ...]:
-        return study.bin_keys
-
     def sources(self, run: StudyRun) -> Sequence[Source]:
         return [Source(run.manifest)]
 

@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from contextcliff_dagster.analysis.statistics.intervals import document_interval
 from contextcliff_dagster.contracts import (
     ANSWER_IN,
     ASKED_BY,
@@ -129,10 +132,6 @@ def other_scores(
     ``records``: EVAL_RECORDS of one model. Covers the `SCORES` in them except ``primary``. Bins are
     by length, and replicates are averaged.
     """
-    import numpy as np
-
-    from contextcliff_dagster.analysis.statistics.intervals import document_interval
-
     by_score = {}
     starts = [b.edge_low for b in bins]
     for place, name in enumerate(SCORES):
@@ -176,7 +175,6 @@ def profile_campaign(
     """
     from contextcliff_dagster.analysis.bin_statistics import ProfileContext
     from contextcliff_dagster.analysis.profile import profile_model
-    from contextcliff_dagster.inference.models.models_file import load_models
 
     study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
     entries, copied = load_models(), _copied(manifest)

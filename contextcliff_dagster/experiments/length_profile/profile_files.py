@@ -13,12 +13,17 @@ import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from contextcliff_dagster.analysis import METHOD_VERSION
-from contextcliff_dagster.contracts import SCHEMA_VERSION, ContextCliffError, StoreError
+from contextcliff_dagster.contracts import (
+    SCHEMA_VERSION,
+    ContextCliffError,
+    StoreError,
+    package_version,
+)
+from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.experiments.common.study_run import StudyRun, in_order
 from contextcliff_dagster.scoring import SCORER_VERSION
 from contextcliff_dagster.store import Store, read_result
@@ -28,7 +33,6 @@ from contextcliff_dagster.studies.study import refuse_without_leave
 if TYPE_CHECKING:
     import pandas as pd
 
-    from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.contracts.results.cliffs import Look
     from contextcliff_dagster.sampling.manifest import Manifest
 
@@ -48,8 +52,6 @@ def scorers_of(cliffs: Cliffs) -> str:
 def replaced(path: Path, hashes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the provenance entry for an earlier profile in ``path``: the versions of method and
     scorers that made it from the same answers (``hashes``), and its cap."""
-    from contextcliff_dagster.contracts.results import Cliffs
-
     try:
         earlier = read_result(path / "cliffs.json", Cliffs)
     except StoreError:  # none, or a damaged one
@@ -120,7 +122,7 @@ def provenance(
         },
         "seeds": {"sampling": study.sampling.seed},
         "versions": {
-            **{name: version_of(name) for name in _PACKAGES},
+            **{name: package_version(name) for name in _PACKAGES},
             "python": platform.python_version(),
             "schema": SCHEMA_VERSION,
         },
@@ -137,11 +139,9 @@ def read_cliffs(study: Study, store: Store, campaign: str) -> list[Cliffs]:
     Raises:
         StoreError: no file exists, one is damaged, or a newer version wrote it.
     """
-    from contextcliff_dagster.contracts.results import Cliffs
-
     hashes = hashes_of(study, _manifest_hash(study, store))
     every = [read_result(path, Cliffs) for path in _files(study, store, campaign)]
-    current = {cliffs.model: cliffs for cliffs in every if _is_made_of(cliffs, hashes)}
+    current = {cliffs.model: cliffs for cliffs in every if _is_made_of(cliffs.provenance, hashes)}
     if not current:
         raise StoreError(
             f"Study {study.name!r} has no profile of its current sample and request in campaign "
@@ -156,8 +156,6 @@ def looks_before(run: StudyRun, model: str, scored: int) -> list[Look]:
     Looks count if the newest profile lists them with the same request, tolerance, confidence and
     score; a larger sample contains the smaller one.
     """
-    from contextcliff_dagster.contracts.results import Cliffs
-
     study, path = run.study, run.store.profile_dir(run.study.name, run.campaign, model)
     settings = study.analysis_settings()
     try:
@@ -238,8 +236,6 @@ def with_prompt_overhead(study: Study, manifest: Manifest, records: pd.DataFrame
 
 def outdated(run: StudyRun) -> dict[Path, str]:
     """Return folder -> model ("" if unreadable) for profiles of another sample or request."""
-    from contextcliff_dagster.contracts.results import Cliffs
-
     hashes = hashes_of(run.study, run.manifest.sha256)
     folders: dict[Path, str] = {}
     for path in _files(run.study, run.store, run.campaign):
@@ -248,7 +244,7 @@ def outdated(run: StudyRun) -> dict[Path, str]:
         except StoreError:
             folders[path.parent] = ""
             continue
-        if not _is_made_of(cliffs, hashes):
+        if not _is_made_of(cliffs.provenance, hashes):
             folders[path.parent] = cliffs.model
     return folders
 
@@ -260,7 +256,7 @@ def models_outdated(run: StudyRun) -> set[str]:
     for path in _files(run.study, run.store, run.campaign):
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             profile = json.loads(path.read_bytes())
-            if not _hold(profile["provenance"]["hashes"], hashes):
+            if not _is_made_of(profile["provenance"], hashes):
                 models.add(str(profile["model"]))
     return models
 
@@ -324,23 +320,12 @@ def read_notes(report: Path) -> tuple[str, ...]:
         return ()
 
 
-def version_of(package: str) -> str | None:
-    """Return the installed version of ``package``; None if it is not installed."""
-    try:
-        return version(package)
-    except PackageNotFoundError:  # run from a source tree that was not installed
-        return None
-
-
 def _files(study: Study, store: Store, campaign: str) -> list[Path]:
     return sorted(store.profiles_dir(study.name, campaign).glob("*/cliffs.json"))
 
 
-def _is_made_of(cliffs: Cliffs, hashes: Mapping[str, str | None]) -> bool:
-    return _hold(cliffs.provenance["hashes"], hashes)
-
-
-def _hold(made_of: Mapping[str, Any], hashes: Mapping[str, str | None]) -> bool:
+def _is_made_of(provenance: Mapping[str, Any], hashes: Mapping[str, str | None]) -> bool:
+    made_of = provenance["hashes"]
     return all(made_of.get(name) == known for name, known in hashes.items() if known is not None)
 
 

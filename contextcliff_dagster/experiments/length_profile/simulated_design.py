@@ -25,9 +25,14 @@ from contextcliff_dagster.analysis.statistics.intervals import (
     LEAST_REPEATED,
     intraclass_correlation,
 )
-from contextcliff_dagster.contracts import SCHEMA_VERSION, ContextCliffError, StoreError, StudyError
+from contextcliff_dagster.contracts import (
+    SCHEMA_VERSION,
+    ContextCliffError,
+    StoreError,
+    StudyError,
+    package_version,
+)
 from contextcliff_dagster.contracts.results import Cliffs
-from contextcliff_dagster.experiments.length_profile.profile_files import version_of
 from contextcliff_dagster.sampling.manifest import Manifest
 from contextcliff_dagster.store import PACKAGE, Store, write_json
 from contextcliff_dagster.studies import Study
@@ -330,5 +335,5 @@ def versions() -> dict[str, str]:
     digest = hashlib.sha256()
     for path in sorted((PACKAGE / "analysis").rglob("*.py")):
         digest.update(path.relative_to(PACKAGE).as_posix().encode() + path.read_bytes())
-    program = version_of("contextcliff-dagster") or "unknown"
+    program = package_version("contextcliff-dagster") or "unknown"
     return {"contextcliff-dagster": program, "analysis": digest.hexdigest()[:16]}

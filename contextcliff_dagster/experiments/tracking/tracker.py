@@ -224,10 +224,13 @@ def _target(run: StudyRun) -> dict[str, Any]:
     study, store, track = run.study, run.store, run.study.track
     assert track is not None
     if track.kind == "wandb":
+        folder = store.root / "wandb"
+        if not (chosen := os.environ.get("WANDB_DIR")):
+            folder.mkdir(parents=True, exist_ok=True)
         return {
             "project": track.project or os.environ.get("WANDB_PROJECT") or "contextcliff",
             "entity": track.entity or os.environ.get("WANDB_ENTITY"),
-            "folder": os.environ.get("WANDB_DIR") or str(_folder(store, "wandb")),
+            "folder": chosen or str(folder),
         }
     written, artifacts = track.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI"), None
     if written is None:
@@ -237,12 +240,6 @@ def _target(run: StudyRun) -> dict[str, Any]:
         written = str(study.folder / Path(written).expanduser())
     experiment = track.experiment or f"contextcliff/{study.name}"
     return {"tracking_uri": written, "artifacts": artifacts, "experiment": experiment}
-
-
-def _folder(store: Store, name: str) -> Path:
-    folder = store.root / name
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def _process(kind: str, request: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], str | None]:

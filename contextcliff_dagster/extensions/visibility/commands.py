@@ -37,15 +37,16 @@ from contextcliff_dagster.extensions.visibility.section import (
     runs_of,
     section_of,
 )
+from contextcliff_dagster.extensions.visibility.tasks import kaggle
+from contextcliff_dagster.inference.models.models_file import ModelEntry, get_model, load_models
 from contextcliff_dagster.reporting.wording import count, score
 from contextcliff_dagster.store import Store
+from contextcliff_dagster.studies import Study, known_study
 
 if TYPE_CHECKING:
     from contextcliff_dagster.extensions.visibility.runs.traces import Trace
     from contextcliff_dagster.extensions.visibility.section import PlannedRun
-    from contextcliff_dagster.inference.models.models_file import ModelEntry
     from contextcliff_dagster.run.study import Profiled
-    from contextcliff_dagster.studies import Study
 
 
 DEFAULT_MODEL = "gpt-4o-mini"
@@ -73,9 +74,6 @@ def made_study(
         StudyError: a model is unknown, an option has an invalid value, or ``name`` is invalid or
             belongs to a study with other options.
     """
-    from contextcliff_dagster.inference.models.models_file import get_model, load_models
-    from contextcliff_dagster.studies import known_study
-
     models_file = load_models()
     entries = [get_model(model, models_file) for model in models]
     _read_keys(entries)
@@ -192,11 +190,9 @@ def prepare(name: str, file: Path, float32: bool, max_samples: int | None, as_js
       kaggle competitions download -c leaf-classification
       contextcliff visibility prepare leaf leaf-classification.zip
     """
-    from contextcliff_dagster.extensions.visibility.tasks import kaggle as preparation
-
     store = Store.default()
-    summary = preparation.prepare(store, name, file, float32=float32, most_rows=max_samples)
-    folder = preparation.prepared_dir(store, name)
+    summary = kaggle.prepare(store, name, file, float32=float32, most_rows=max_samples)
+    folder = kaggle.prepared_dir(store, name)
     rows, features = count(summary.rows, "row"), count(len(summary.features), "feature")
     print_either(
         {**asdict(summary), "folder": str(folder)},
@@ -282,7 +278,6 @@ def with_headroom(study: Study, *, writes: bool = True) -> Study:
     """
     from contextcliff_dagster.extensions.visibility.kept_landscapes import ground_named
     from contextcliff_dagster.extensions.visibility.runs.tuning import Benches, seeds_to_skip
-    from contextcliff_dagster.studies import known_study
 
     store, section = Store.default(), section_of(study)
     if len(runs_of(section)) == 1 or known_study(study.name) is not None:

@@ -16,6 +16,7 @@ from contextcliff_dagster.experiments.common.experiment import (
     Step,
 )
 from contextcliff_dagster.experiments.common.records import RECORD_CHECKS
+from contextcliff_dagster.experiments.common.study_run import StudyRun, context_of, in_order
 from contextcliff_dagster.extensions.visibility.kept_landscapes import LANDSCAPES
 from contextcliff_dagster.extensions.visibility.section import (
     PlannedRun,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.extensions.visibility.results import VisibilityResult
     from contextcliff_dagster.extensions.visibility.runs.traces import Trace
     from contextcliff_dagster.extensions.visibility.runs.tuning import Benches
@@ -112,7 +112,6 @@ class Visibility(Experiment):
     def analyse(
         self, run: StudyRun, records: pd.DataFrame, contributions: Mapping[str, Experiment]
     ) -> Analysis:
-        from contextcliff_dagster.experiments.common.study_run import context_of, in_order
         from contextcliff_dagster.extensions.visibility.analysis.model import (
             analyse_model,
             headroom_notes,

@@ -29,6 +29,7 @@ from contextcliff_dagster.experiments.common.documents import (
     DocumentList,
     KeptDocuments,
     MadeDocuments,
+    json_sha256,
     read_list,
     write_list,
 )
@@ -342,7 +343,7 @@ def as_json(landscape: Landscape) -> dict[str, Any]:
         "validation": _rows(landscape.validation),
         "test": _rows(landscape.test),
     }
-    return {**content, "sha256": _sha256(content)}
+    return {**content, "sha256": json_sha256(content)}
 
 
 def read_landscape(store: Store, task: str, made_of: str) -> Landscape | None:
@@ -364,7 +365,7 @@ def from_json(text: bytes) -> Landscape | None:
     try:
         content = json.loads(text)
         digest = content.pop("sha256")
-        if content["version"] != VERSION or digest != _sha256(content):
+        if content["version"] != VERSION or digest != json_sha256(content):
             return None
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -385,13 +386,6 @@ def _rows(scores: Any) -> list[list[float | None]]:
     return [[None if np.isnan(score) else float(score) for score in row] for row in scores]
 
 
-def _sha256(content: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-_ONE = "landscape"
-
-
 class Landscapes(KeptDocuments):
     """The study's landscapes, one partition per benchmark: 128 configurations on 20 splits."""
 
@@ -401,7 +395,7 @@ class Landscapes(KeptDocuments):
     )
 
     def keys(self, study: Study) -> Mapping[str, Sequence[str]]:
-        return {"benchmark": section_of(study).benchmarks, "table": [_ONE]}
+        return {"benchmark": section_of(study).benchmarks, "table": ["landscape"]}
 
     def make(self, study: Study, store: Store, partition: Mapping[str, str]) -> MadeDocuments:
         name = partition["benchmark"]

@@ -100,19 +100,6 @@ def rope_settings(entry: ModelEntry) -> dict[str, str | int | float]:
     return settings
 
 
-def apply_settings(params: Any, entry: ModelEntry) -> None:
-    """Write the cache types and RoPE settings into an ``xllamacpp.CommonParams``."""
-    import xllamacpp
-
-    keys, values = kv_types(entry)
-    params.cache_type_k = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{keys.upper()}")
-    params.cache_type_v = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{values.upper()}")
-    for name, value in rope_settings(entry).items():
-        if name == "rope_scaling_type":
-            value = getattr(xllamacpp.llama_rope_scaling_type, f"LLAMA_ROPE_SCALING_TYPE_{value}")
-        setattr(params, name, value)
-
-
 BATCH_TOKENS = 512
 """Number of tokens read at a time; after Ctrl-C, at most this many more are read."""
 SLOW_SECONDS, SLOW_SHARE = 5.0, 0.7
@@ -221,7 +208,14 @@ class LlamaCppEngine(NoEmbeddings):
                 "because other programs use the rest; `threads` in models.yaml sets another number."
             )
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self.threads
-        apply_settings(params, entry)
+        keys, values = kv_types(entry)
+        params.cache_type_k = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{keys.upper()}")
+        params.cache_type_v = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{values.upper()}")
+        for name, value in rope_settings(entry).items():
+            if name == "rope_scaling_type":
+                rope_types = xllamacpp.llama_rope_scaling_type
+                value = getattr(rope_types, f"LLAMA_ROPE_SCALING_TYPE_{value}")
+            setattr(params, name, value)
         try:
             server = xllamacpp.Server(params)
             devices = xllamacpp.get_device_info()

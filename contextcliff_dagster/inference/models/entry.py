@@ -348,17 +348,29 @@ class BatchSettings(Strict):
         examples=[0.5],
     )
     window: str = Field(
-        default="24h", pattern=r"^\d{1,4}[hd]$", description="Within which the provider answers"
+        default="24h",
+        pattern=r"^\d{1,4}[hd]$",
+        description="Within which the provider answers",
+        json_schema_extra={"with": {"discount": 0.5}},
     )
     max_requests: Count = Field(
-        default=50_000, ge=1, le=1_000_000, description="Most calls of one batch"
+        default=50_000,
+        ge=1,
+        le=1_000_000,
+        description="Most calls of one batch",
+        json_schema_extra={"with": {"discount": 0.5}},
     )
     max_mb: Amount = Field(
-        default=100.0, gt=0, le=10_000, description="Largest file of calls, in 10^6 bytes"
+        default=100.0,
+        gt=0,
+        le=10_000,
+        description="Largest file of calls, in 10^6 bytes",
+        json_schema_extra={"with": {"discount": 0.5}},
     )
     pool_batch: bool = Field(
         default=False,
         description="Answers from batches and streamed ones count as the same model's",
+        json_schema_extra={"with": {"discount": 0.5}},
     )
 
 

@@ -100,11 +100,6 @@ def shows_more(effect: AxisEffect) -> bool:
     return group_of(effect) in (_MORE, _CONTENT)
 
 
-def varied_axes(result: VisibilityResult) -> list[str]:
-    """Return the axes with more than one level."""
-    return [axis for axis, levels in result.levels.items() if len(levels) > 1]
-
-
 def behaviour_rows(result: VisibilityResult) -> list[dict[OutcomeName, AxisEffect]]:
     """Return each comparison's measured effects on behaviour, by measure."""
     rows: dict[tuple[str, str, str], dict[OutcomeName, AxisEffect]] = {}

@@ -109,19 +109,6 @@ def _recorded_step(row: Mapping[str, Any]) -> RecordedStep:
     )
 
 
-def step_sentence(before: Sequence[RecordedStep], one: RecordedStep, task: Task) -> str:
-    """Describe a step after the start in a sentence. ``before``: all earlier steps, start first."""
-    action = _what(before, one, task.space)
-    return f"Step {one.number}: {action}; {_scored(before, one, task)}."
-
-
-def start_sentence(start: RecordedStep, task: Task) -> str:
-    """Describe the start in a sentence."""
-    scored = f"validation {task.score.name} {score_words(start.validation, task.score)}"
-    better = "higher" if task.score.higher_is_better else "lower"
-    return f"Start: {config_words(start.step.config)}; {scored} ({better} is better)."
-
-
 def _what(before: Sequence[RecordedStep], one: RecordedStep, space: Space) -> str:
     if one.step.source == "fallback":
         return _unused(before, one)
@@ -291,16 +278,20 @@ def trajectories_of(records: pd.DataFrame) -> list[Trajectory]:
 def trajectory_of(model: str, run: RecordedRun, why: str) -> Trajectory:
     """Describe a run in sentences: its start, each step, search style and reported result."""
     task = task_named(run.benchmark)
-    start, *steps = run.steps
+    start = run.steps[0]
+    scored = f"validation {task.score.name} {score_words(start.validation, task.score)}"
+    better = "higher" if task.score.higher_is_better else "lower"
+    sentences = [f"Start: {config_words(start.step.config)}; {scored} ({better} is better)."]
+    for k, step in enumerate(run.steps[1:], start=1):
+        before = run.steps[:k]
+        action = _what(before, step, task.space)
+        sentences.append(f"Step {step.number}: {action}; {_scored(before, step, task)}.")
     behaviour = behaviour_of(task.space, [step.step for step in run.steps])
     return Trajectory(
         model=model,
         why=why,
         run=run,
-        steps=[
-            start_sentence(start, task),
-            *(step_sentence(run.steps[: k + 1], step, task) for k, step in enumerate(steps)),
-        ],
+        steps=sentences,
         summary=[_way(behaviour), _outcome(run, task)],
     )
 

@@ -21,7 +21,6 @@ from contextcliff_dagster.extensions.visibility.report.names import (
     group_of,
     level_name,
     shows_more,
-    varied_axes,
 )
 from contextcliff_dagster.reporting.sections import Bracketed, Cell, Code, DataTable, filled
 from contextcliff_dagster.reporting.wording import (
@@ -146,7 +145,7 @@ def combinations(result: VisibilityResult) -> DataTable | None:
     shown = ranked
     if len(ranked) > MOST_CELLS:
         shown = [*ranked[: MOST_CELLS // 2], *ranked[-MOST_CELLS // 2 :]]
-    axes = varied_axes(result)
+    axes = [axis for axis, levels in result.levels.items() if len(levels) > 1]
     names: tuple[OutcomeName, ...] = ("regret", "area", *BEHAVIOUR)
     rows: list[list[Cell]] = [
         [

@@ -85,11 +85,8 @@ def _records(
         "scorer_version": SCORING_VERSION,
         **_of_start(bench, history),
     }
-    for number, answer in enumerate(answers, start=1):
+    for number, answer in enumerate(takewhile(_is_step, answers), start=1):
         record = {name: answer.get(name) for name in CALL_COLUMNS} | common | {"step": number}
-        if answer.get("no_answer") == FailureTag.TRANSPORT_ERROR:
-            # No step: a later run asks again, and nothing can rest on it.
-            return
         history = bench.after(run, history, answer.get("raw_output"), usage_of(answer))
         yield record | _of_step(bench, history, answer)
 
@@ -224,7 +221,7 @@ def _prompts(
 
 
 def _is_step(answer: Mapping[str, Any]) -> bool:
-    """Return whether a row is final. A failed request is not, because it will be retried."""
+    """Return whether a row is final. A failed request is not: a later run asks again."""
     return answer.get("no_answer") != FailureTag.TRANSPORT_ERROR
 
 

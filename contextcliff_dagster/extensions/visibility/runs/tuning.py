@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -73,13 +73,6 @@ History: TypeAlias = tuple[Tried, ...]
 """The start and the steps so far."""
 
 
-class Scores(Protocol):
-    """A source of the scores of configurations."""
-
-    def evaluation(self, config: Config, split: int) -> Evaluation:
-        """Return a configuration's scores on the split with this seed; see `Trainings`."""
-
-
 @dataclass(frozen=True)
 class Bench:
     """A benchmark, with everything that runs need to tune it.
@@ -92,7 +85,7 @@ class Bench:
     """
 
     task: Task
-    trainings: Scores | None
+    trainings: Trainings | None
     landscape: Landscape | None
     _starts: dict[tuple[str, int], Tried] = field(default_factory=dict, repr=False)
 

@@ -15,15 +15,15 @@ from urllib.parse import urlsplit
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import RejectedError, TransportError
 from contextcliff_dagster.inference.engines.openai.http_client import (
+    BAD_KEY,
+    PASSES,
     OversizedError,
     Reply,
     StatusError,
     asked_wait_s,
-    is_bad_key,
     is_rate,
     is_used_up,
     known_refusal,
-    may_pass,
     too_much_at_once,
 )
 from contextcliff_dagster.inference.models.models_file import ModelEntry, Quirks
@@ -182,7 +182,7 @@ class ErrorMapper:
             return self._quota(message)
         if why := known_refusal(lower):
             return RejectedError(message, why=why)
-        if not sent and (detail.get("code") in _OF_A_REQUEST or not may_pass(lower)):
+        if not sent and (detail.get("code") in _OF_A_REQUEST or not PASSES.search(lower)):
             return RejectedError(message)
         return TransportError(
             "stream_error", f"the server broke off with an error: {message}", maybe_paid=True
@@ -245,7 +245,7 @@ class ErrorMapper:
             return EngineError(f"{where}: {_NOTHING_THERE.format(reason)}")
         if status == 503 and "loading" in lower:
             return TransportError("loading", described, status=status)
-        if status == 400 and is_bad_key(lower):
+        if status == 400 and BAD_KEY.search(lower):
             status = 401
         if status == 401 and not self._has_key:
             return EngineError(f"{where}: {_KEY_WANTED.format(reason)}")

@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import parse_qs, urlsplit
 
 from contextcliff_dagster.contracts import EngineError
@@ -154,6 +154,12 @@ class Endpoint:
         self._client, self._headers = _client_and_headers(base_url, all_headers, http)
         self._kinds = {"cast_to": httpx2.Response, "stream_cls": openai.AsyncStream[object]}
         self._wrappers = (openai.APIConnectionError, httpx2.RequestError)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def close(self) -> None:
         await self._client.close()
@@ -369,13 +375,15 @@ _QUOTA = re.compile(
     r"insufficient_quota|insufficient (?:balance|credit|funds)|credit balance|billing|arrear"
     r"|exceeded_current_quota|all available credits|good standing|余额不足"
 )
-_BAD_KEY = re.compile(
+BAD_KEY = re.compile(
     r"api[ _]key (?:not valid|invalid|is invalid)|api_key_invalid|incorrect api key"
 )
-_PASSES = re.compile(
+"""What a server says if the key is refused."""
+PASSES = re.compile(
     r"\boverload|\bbusy\b|time ?out|timed out|try again|rate[ _-]?limit|temporar|unavailable"
     r"|internal (?:server )?error|(?:at|over) capacity|out of memory"
 )
+"""What a server says if the same request may be answered later."""
 _RATES = ("rate_limit", "tokens per", "requests per", "tpm", "tpd", "quota")
 _TOO_MUCH_AT_ONCE = re.compile(r"limit:? ([\d,]+)\b.{0,80}?requested:? ([\d,]+)", re.DOTALL)
 _WAIT = re.compile(
@@ -397,16 +405,6 @@ def known_refusal(message: str) -> Literal["content_filter", "context_overflow"]
 def is_used_up(message: str) -> bool:
     """Return whether the account's money or quota is used up; payment addresses do not count."""
     return bool(_QUOTA.search(re.sub(r"https?://\S+", "", message)))
-
-
-def is_bad_key(message: str) -> bool:
-    """Return whether the key is refused."""
-    return bool(_BAD_KEY.search(message))
-
-
-def may_pass(message: str) -> bool:
-    """Return whether the same request may be answered later."""
-    return bool(_PASSES.search(message))
 
 
 def is_rate(message: str) -> bool:

@@ -12,8 +12,8 @@ signs are those of `server_detection`, and also:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
@@ -96,12 +96,10 @@ async def _reply(entry: ModelEntry, base: str, path: str, parts: Sequence[bytes]
     headers = request_headers(entry, f"Model {entry.name!r}", EngineError)
     trusted = entry.ca_bundle or entry.verify
     endpoint = Endpoint(base, headers, timeout_s=_SECONDS, connections=1, verify=trusted)
-    try:
-        return await endpoint.ask(path, parts, within_s=_SECONDS)
-    except (aiohttp.ClientError, OSError, OversizedError):
-        return None
-    finally:
-        await endpoint.close()
+    with suppress(aiohttp.ClientError, OSError, OversizedError):
+        async with endpoint:
+            return await endpoint.ask(path, parts, within_s=_SECONDS)
+    return None
 
 
 SECONDS = 2.0
@@ -155,22 +153,15 @@ def _ollama_names(item: Mapping[str, Any]) -> set[str]:
     return names | {name.removesuffix(":latest") for name in names}
 
 
-@asynccontextmanager
-async def _questions_to(base_url: str) -> AsyncIterator[Probes]:
-    """Open a keyless connection for probing a server on this machine without a proxy."""
-    entry = ModelEntry(name="local", engine="openai", base_url=base_url)
-    endpoint = Endpoint(base_url, {}, timeout_s=SECONDS, connections=4, direct=True)
-    try:
-        yield Probes(endpoint, ErrorMapper(entry, base_url, str))
-    finally:
-        await endpoint.close()
-
-
 async def _server_on(port: int, within_s: float) -> LocalServer | None:
     base_url = f"http://127.0.0.1:{port}/v1"
+    entry = ModelEntry(name="local", engine="openai", base_url=base_url)
     with suppress(Exception):  # ignore whatever else listens there
-        async with asyncio.timeout(within_s), _questions_to(base_url) as probes:
-            reply = await probes.endpoint.ask("/models", within_s=within_s)
+        # Without a key, and without a proxy, because the server is on this machine.
+        endpoint = Endpoint(base_url, {}, timeout_s=SECONDS, connections=4, direct=True)
+        async with asyncio.timeout(within_s), endpoint:
+            probes = Probes(endpoint, ErrorMapper(entry, base_url, str))
+            reply = await endpoint.ask("/models", within_s=within_s)
             if reply.status in (401, 403) and reply.json():
                 return LocalServer(base_url, None, "a server that asks for a key", (), True)
             data = reply.json().get("data")

@@ -85,7 +85,7 @@ async def detect(probes: Probes, listed: Mapping[str, Any]) -> Dialect:
     if answer.get("result") == "KoboldCpp":
         window = await probes.ask("/api/extra/true_max_context_length")
         # It answers to any name, with the one model that is loaded.
-        model, window_tokens = _text(listed.get("id")), _count(window.get("value"))
+        model, window_tokens = _text(listed.get("id")), token_count(window.get("value")) or None
         software = _software("koboldcpp", answer)
         return _dialect("koboldcpp", software=software, model=model, window_tokens=window_tokens)
     answer = await probes.ask("/version", under_v1=True)
@@ -107,7 +107,7 @@ async def detect(probes: Probes, listed: Mapping[str, Any]) -> Dialect:
     defaults = props.get("default_generation_settings")
     # A router that starts other servers on demand has no n_ctx: its reports would depend on
     # which of them is running.
-    if isinstance(defaults, dict) and (window_tokens := _count(defaults.get("n_ctx"))):
+    if isinstance(defaults, dict) and (window_tokens := token_count(defaults.get("n_ctx"))):
         params = defaults.get("params")
         settings = params if isinstance(params, dict) else defaults
         template = _text(props.get("chat_template"))
@@ -118,7 +118,7 @@ async def detect(probes: Probes, listed: Mapping[str, Any]) -> Dialect:
             chat_template=template and hashlib.sha256(template.encode()).hexdigest(),
             sampling={name: settings[name] for name in _SAMPLING if name in settings} or None,
         )
-    if _count(listed.get("max_model_len")):
+    if token_count(listed.get("max_model_len")):
         answer = await probes.ask("/version")
         if _text(answer.get("version")):
             return _dialect("vllm", software=_software("vllm", answer))
@@ -135,7 +135,3 @@ def _software(name: str, answer: Mapping[str, Any], key: str = "version") -> str
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
-
-
-def _count(value: Any) -> int | None:
-    return token_count(value) or None

@@ -35,11 +35,6 @@ def vllm_version(model: str) -> str:
     return version or "unknown"  # a source tree on the path
 
 
-def on_cpu(version: str) -> bool:
-    """Return whether this build of vLLM computes on the CPU."""
-    return "cpu" in version
-
-
 def environment(version: str, *, in_process: bool) -> dict[str, str]:
     """Return variables to set before vLLM is imported, unless they are set already.
 
@@ -48,7 +43,7 @@ def environment(version: str, *, in_process: bool) -> dict[str, str]:
     variables = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     if in_process:
         variables["VLLM_LOGGING_LEVEL"] = "ERROR"
-    if on_cpu(version):
+    if "cpu" in version:
         variables["TORCHDYNAMO_DISABLE"] = "1"
         if in_process:
             variables["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
@@ -84,7 +79,7 @@ def engine_args(entry: ModelEntry) -> dict[str, Any]:
         EngineError: vLLM or the weights are missing, or RoPE scaling needs an unreadable config.
     """
     options = entry.vllm
-    cpu = on_cpu(vllm_version(entry.name))
+    cpu = "cpu" in vllm_version(entry.name)
     eager = cpu if options.eager is None else options.eager
     cache_gib = options.kv_cache_gib
     if cpu and cache_gib is None and options.gpu_memory_utilization is None:

@@ -131,12 +131,10 @@ class VllmProcess:
         if not self.alive:
             return False
         endpoint = Endpoint(self.address, {}, timeout_s=HEALTH_SECONDS, connections=1, direct=True)
-        try:
-            return (await endpoint.ask("/health", within_s=HEALTH_SECONDS)).status == 200
-        except (ClientError, OSError):  # a TimeoutError is an OSError
-            return False
-        finally:
-            await endpoint.close()
+        with suppress(ClientError, OSError):  # a TimeoutError is an OSError
+            async with endpoint:
+                return (await endpoint.ask("/health", within_s=HEALTH_SECONDS)).status == 200
+        return False
 
     def last_words(self, lines: int = 4) -> str:
         """Return the last lines of its log that have text, joined and without secrets."""
