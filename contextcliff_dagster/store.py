@@ -302,3 +302,15 @@ def read_table(path: Path, table: Table, columns: Collection[str] | None = None)
     if columns is not None:
         table = replace(table, columns=tuple(c for c in table.columns if c.name in columns))
     return validate(data, table, str(path))
+
+
+FileStamp = tuple[int, int, int]
+"""Time of the last change, size and inode of a file."""
+
+
+def file_stamp(path: Path) -> FileStamp | None:
+    """Return the stamp of a file; None if it is missing."""
+    with suppress(OSError):
+        status = path.stat()
+        return status.st_mtime_ns, status.st_size, status.st_ino
+    return None

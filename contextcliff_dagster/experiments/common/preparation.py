@@ -24,7 +24,6 @@ from contextcliff_dagster.corpora.materialize import (
     read_summary,
 )
 from contextcliff_dagster.experiments.common.documents import keep_file_list
-from contextcliff_dagster.experiments.common.study_run import file_stamp
 from contextcliff_dagster.freed_memory import lean_arrow
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
@@ -43,7 +42,7 @@ from contextcliff_dagster.sampling.manifest import (
     save_manifest,
 )
 from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
-from contextcliff_dagster.store import Store, write_json
+from contextcliff_dagster.store import Store, file_stamp, write_json
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.study import refuse_without_leave, require_length_profile
 

@@ -23,17 +23,20 @@ from contextcliff_dagster.experiments.common.measurement import (
     sources_of,
 )
 from contextcliff_dagster.experiments.common.outcomes import CheckOutcome, CheckSpec
-from contextcliff_dagster.experiments.common.study_run import (
-    FileStamp,
-    StudyRun,
-    file_stamp,
-    table_files,
-)
+from contextcliff_dagster.experiments.common.study_run import StudyRun, table_files
 from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.scoring import SCORER_VERSION
 from contextcliff_dagster.scoring.evaluate import COLUMNS as TRUNCATION_COLUMNS
 from contextcliff_dagster.scoring.evaluate import ScoringRules, refusal, score_rows, truncations
-from contextcliff_dagster.store import MADE_FROM, Store, atomic_path, read_table, write_table
+from contextcliff_dagster.store import (
+    MADE_FROM,
+    FileStamp,
+    Store,
+    atomic_path,
+    file_stamp,
+    read_table,
+    write_table,
+)
 from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:

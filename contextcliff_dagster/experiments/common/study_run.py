@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 
 Made = TypeVar("Made")
-FileStamp = tuple[int, int, int]
-"""Time of the last change, size and inode of a file."""
 
 
 @dataclass(frozen=True)
@@ -234,11 +232,3 @@ def table_files(
     """Return the files of one table and campaign, for all cells; ``model``: a slug."""
     folder = store.campaign_dir(table.name, study, campaign)
     return sorted(folder.glob(f"model={model}/bin=*/*.parquet"))
-
-
-def file_stamp(path: Path) -> FileStamp | None:
-    """Return the stamp of a file; None if it is missing."""
-    with suppress(OSError):
-        status = path.stat()
-        return status.st_mtime_ns, status.st_size, status.st_ino
-    return None
