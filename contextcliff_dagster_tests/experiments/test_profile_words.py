@@ -9,12 +9,12 @@ import pytest
 from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.experiments.common.records import read_records
 from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.experiments.length_profile import profile_and_report
 from contextcliff_dagster.experiments.length_profile.profile_and_report import (
     _copied,
     profile_campaign,
 )
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.models import models_file
 from contextcliff_dagster.inference.models.models_file import load_models
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
@@ -47,7 +47,7 @@ def test_a_server_whose_certificate_is_not_checked_is_a_warning_of_the_report(
     entries = {
         name: entry.model_copy(update={"verify": verify}) for name, entry in load_models().items()
     }
-    monkeypatch.setattr(models_file, "load_models", lambda: entries)
+    monkeypatch.setattr(profile_and_report, "load_models", lambda: entries)
     with StudyRun.open(measured, store) as run:
         records = read_records(measured, store, run.campaign)
         profiles = profile_campaign(run, records, {})
