@@ -48,7 +48,7 @@ defs = dg.Definitions(
 )
 """
 OF_DAGSTER = "default_automation_condition_sensor"
-SHARED = {"alert_failed_runs", "end_lost_runs", "report_when_measured"}
+SHARED = {"alert_failed_runs", "end_lost_runs", "look_after_batches", "report_when_measured"}
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
