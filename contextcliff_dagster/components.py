@@ -15,6 +15,8 @@ import dagster as dg
 from dagster.components.core.component_tree import TestComponentTree
 from pydantic import BaseModel, Field
 
+from contextcliff_dagster.store import store_root
+
 if TYPE_CHECKING:
     from contextcliff_dagster.studies import Study
 
@@ -125,7 +127,7 @@ class StudyComponent(dg.Component):
         own = study_parts(self.study)
         if context.defs_module_name == _OURS:
             return own
-        common = dg.Definitions(resources=_resources())
+        common = dg.Definitions(resources=_resources(store_root()))
         if shared := _components(context, ContextCliffComponent):
             common = common if shared[0].resources else dg.Definitions()
         elif _components(context, StudyComponent)[:1] == [self]:
@@ -161,7 +163,7 @@ class ContextCliffComponent(dg.Component, dg.Model, dg.Resolvable):
             database=self.database,
             alerts=self.alerts,
         )
-        resources = _resources() if self.resources else {}
+        resources = _resources(store_root()) if self.resources else {}
         return dg.Definitions.merge(shared, dg.Definitions(resources=resources))
 
 
@@ -175,8 +177,10 @@ def _components(context: dg.ComponentLoadContext, kind: type[_Kind]) -> list[_Ki
 
 
 @cache
-def _resources() -> dict[str, Any]:
-    """Return the resources shared by all studies; Dagster merges only identical objects."""
+def _resources(root: Path) -> dict[str, Any]:
+    """Return the resources shared by all studies of the store at ``root``; Dagster merges only
+    identical objects."""
+    del root
     from contextcliff_dagster.defs.resources import default_resources
 
     return default_resources()
