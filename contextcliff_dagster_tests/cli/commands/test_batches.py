@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -193,6 +194,26 @@ def test_calls_that_the_study_asks_no_more_are_taken_in_and_their_batch_ends(
     (paid, waiting) = json.loads(call("batches", "list", "--json").out)
     assert paid["ended_at"] is not None
     assert waiting["waiting"] == CALLS
+
+
+def test_a_sentinel_is_answered_at_once(
+    profile: Profile, server: BatchServer, tmp_path: Path
+) -> None:
+    def right(prompt: str) -> str:
+        asked = re.findall(r"Find (SKU-\d+)\?", prompt)[-1]
+        return next(iter(re.findall(rf"{asked} \w+=(\d+)", prompt)), "?")
+
+    server.answer, server.polls_a_step = right, 1
+    study = tmp_path / "short.yaml"
+    written = study.read_text().replace("samples_per_bin: 4", "samples_per_bin: 20")
+    study.write_text(f"{written}calls: {{batch: true}}\n")
+    assert profile("--wait").code == 0
+    assert call("baseline", "set", "short").code == 0
+    asked = len(server.batches())
+    watched = profile("--sentinel", "--samples-per-bin", "12")
+    assert watched.code == 0, watched.err
+    assert "is not worse" in watched.out
+    assert len(server.batches()) == asked
 
 
 def test_resume_asks_only_what_its_batch_was_asked(profile: Profile, server: BatchServer) -> None:
