@@ -16,7 +16,6 @@ from contextcliff_dagster.contracts import ContextCliffError, DataError
 from contextcliff_dagster.contracts.results import Comparison, from_json, to_json
 from contextcliff_dagster.notebook.profile import StudyResults
 from contextcliff_dagster.notebook.results import Result
-from contextcliff_dagster.run import study
 from contextcliff_dagster.run.study import rebuild_archive
 from contextcliff_dagster_tests.support.measured_stores import copy_of_quick
 from contextcliff_dagster_tests.support.records.planted_curves import plant, ramp
@@ -190,7 +189,8 @@ def test_an_archive_is_compared_without_entering_the_store(
     archive = tmp_path / "quick.zip"
     assert call("export", "quick", str(archive), "--store", str(measured)).code == 0
     monkeypatch.setenv("CONTEXTCLIFF_HOME", str(tmp_path / "store"))
-    with mock.patch.object(study, "rebuild_archive", wraps=rebuild_archive) as rebuilt:
+    address = "contextcliff_dagster.notebook.compare.rebuild_archive"
+    with mock.patch(address, wraps=rebuild_archive) as rebuilt:
         found = compare(f"{archive}:reference-short", f"{archive}:reference-long").comparison
     rebuilt.assert_called_once()
     assert found.overall == compare(*quick.values()).comparison.overall
