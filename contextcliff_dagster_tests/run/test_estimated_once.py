@@ -18,8 +18,8 @@ def test_a_prepared_study_is_estimated_once(
 ) -> None:
     made, real = list[CostEstimate](), cost_estimate.estimate
 
-    def estimate(*given: object) -> CostEstimate:
-        made.append(real(*given))  # type: ignore[arg-type]
+    def estimate(*given: object, **more: object) -> CostEstimate:
+        made.append(real(*given, **more))  # type: ignore[arg-type]
         return made[-1]
 
     monkeypatch.setattr(cost_estimate, "estimate", estimate)
