@@ -128,6 +128,9 @@ def test_every_file_of_code_that_a_page_names_is_there(page: Path) -> None:
     for text in code_of(page):
         for path in re.findall(r"(?:[\w.-]+/)+[\w.-]+\.py\b", text):
             assert TO_COME.search(path) or lies_somewhere(path), path
+        room, _, rest = text.partition(".")
+        if room and re.fullmatch(r"\w+(\.\w+)+", rest) and (PACKAGE / room).is_dir():
+            assert resolves(text), text
 
 
 @pytest.mark.parametrize("page", TOUR, ids=name_of)
