@@ -66,14 +66,11 @@ class Files(KeptDocuments):
             self.made.append(path)
         return MadeDocuments(hashlib.sha256(path.read_bytes()).hexdigest(), {"records": size})
 
-    def freeze(self, study: Study, store: Store) -> MadeDocuments:
+    def write(self, study: Study, store: Store) -> None:
         keys = self.keys(study)
         parts = [{"document": d, "seed": s} for d in keys["document"] for s in keys["seed"]]
         hashes = [self.make(study, store, part).sha256 for part in parts]
         write_json(store.study_dir(study.name) / "kept_documents" / "manifest.json", hashes)
-        frozen = self.frozen(study, store)
-        assert frozen is not None
-        return frozen
 
     def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
         path = store.study_dir(study.name) / "kept_documents" / "manifest.json"

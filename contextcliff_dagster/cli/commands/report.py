@@ -94,27 +94,29 @@ def _print_existing(store: Store, study: Study, campaign: str | None, *, as_json
     print_profiled(read_profiled(study, store, name, {}), as_json=as_json)
 
 
+def profiled_json(done: Profiled) -> dict[str, Any]:
+    """Return the results, what was sent and the paths of the files, JSON-ready."""
+    from contextcliff_dagster.reporting.markdown import as_json
+
+    files = done.report._asdict().items()
+    return {
+        "study": done.study.name,
+        "campaign": done.campaign,
+        "calls": {model: summary.to_dict() for model, summary in done.calls.items()},
+        "cliffs": to_json(done.cliffs),
+        "report": {kind: str(file) for kind, file in files if file is not None},
+        "notes": list(done.notes),
+        "sections": as_json(done.sections),
+    }
+
+
 def print_profiled(done: Profiled, *, as_json: bool, more: Mapping[str, Any] | None = None) -> None:
     """Print every model's report, their comparison, the cost and the paths of the files.
 
     ``more``: further keys of the JSON object.
     """
-    paths = {kind: str(file) for kind, file in done.report._asdict().items() if file is not None}
     if as_json:
-        from contextcliff_dagster.reporting.markdown import as_json as as_objects
-
-        print_json(
-            {
-                "study": done.study.name,
-                "campaign": done.campaign,
-                "calls": {model: summary.to_dict() for model, summary in done.calls.items()},
-                "cliffs": to_json(done.cliffs),
-                "report": paths,
-                "notes": list(done.notes),
-                "sections": as_objects(done.sections),
-                **(more or {}),
-            }
-        )
+        print_json({**profiled_json(done), **(more or {})})
         return
     from contextcliff_dagster.reporting.markdown import as_text
     from contextcliff_dagster.reporting.terminal import comparison_line, control_lines, risk_report
@@ -140,10 +142,10 @@ def print_profiled(done: Profiled, *, as_json: bool, more: Mapping[str, Any] | N
         click.echo(line)
     if any((b.mean or 0.0) < 1.0 for result in done.cliffs for b in result.bins if b.n):
         click.echo(f"Wrong:   contextcliff answers {done.study.name} --wrong")
-    older = not done.report.html.exists()
-    click.echo(f"Report:  {paths['md' if older else 'html']}")
-    if "png" in paths:
-        click.echo(f"Picture: {paths['png']}")
+    report = done.report
+    click.echo(f"Report:  {report.html if report.html.exists() else report.md}")
+    if report.png is not None:
+        click.echo(f"Picture: {report.png}")
     if done.study.track is not None:
         from contextcliff_dagster.experiments.tracking.tracker import tracked_lines
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from contextcliff_dagster.cli.commands.report import print_profiled
+from contextcliff_dagster.cli.commands.report import print_profiled, profiled_json
 from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, open_instance
 from contextcliff_dagster.cli.display.output import print_either, print_json, print_table
 from contextcliff_dagster.cli.errors import USER_ERROR, say
@@ -83,7 +83,7 @@ def batches_resume(study: str | None, as_json: bool) -> None:
             waiting.setdefault((batch.study, batch.campaign), set()).add(batch.model)
     if not waiting:
         say("No batch is open.")
-    refused = False
+    refused, reported = False, []
     for (name, campaign), models in waiting.items():
         try:
             done = resume_batches(
@@ -100,7 +100,11 @@ def batches_resume(study: str | None, as_json: bool) -> None:
             say(f"contextcliff: {error}")  # the others go on
             refused = True
         else:
-            print_profiled(done, as_json=as_json)
+            reported.append(profiled_json(done))
+            if not as_json:
+                print_profiled(done, as_json=False)
+    if as_json:
+        print_json(reported)
     if refused:
         raise click.exceptions.Exit(USER_ERROR)
 

@@ -267,9 +267,9 @@ class KeptDocuments(ABC):
         assert frozen is not None
         return frozen
 
+    @abstractmethod
     def write(self, study: Study, store: Store) -> None:
         """Write all documents that the store lacks, and their list; raise as `make`."""
-        raise NotImplementedError
 
     @abstractmethod
     def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
