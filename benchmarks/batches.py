@@ -56,10 +56,9 @@ def child(folder: Path, url: str, calls: int, mb: float, *, wait: bool) -> None:
     from contextcliff_dagster.inference.engines.base import EngineSession
     from contextcliff_dagster.inference.execution import batches
     from contextcliff_dagster.inference.execution.batches import BatchRun
-    from contextcliff_dagster.inference.execution.measure import Batching
+    from contextcliff_dagster.inference.execution.run_control import RunControl
     from contextcliff_dagster.inference.ledger.campaigns import record_identity
     from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
-    from contextcliff_dagster.inference.spending import Budget
     from contextcliff_dagster_tests.support.records.calls import LedgerSample, openai_entry, plan_of
 
     sample = LedgerSample(bins=5, n=calls // 5)
@@ -71,8 +70,8 @@ def child(folder: Path, url: str, calls: int, mb: float, *, wait: bool) -> None:
         scope = Scope("s", "c", entry.name, session.identity.hash)
         planned = plan_of(sample, calls // 5).calls(scope.identity_hash)
         before = time.process_time()
-        how: Batching = "wait" if wait else "submit"
-        run = BatchRun(planned, session, ledger, scope, Budget(), how)
+        control = RunControl(batching="wait" if wait else "submit")
+        run = BatchRun(planned, session, ledger, scope, control)
         summary = session.submit(run.run()).result()
         cpu_s = time.process_time() - before
     mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -121,6 +120,7 @@ def within_budget(trials: int, calls: int) -> bool:
     from contextcliff_dagster.contracts import BudgetError
     from contextcliff_dagster.inference.engines.base import EngineSession
     from contextcliff_dagster.inference.execution import batches
+    from contextcliff_dagster.inference.execution.run_control import RunControl
     from contextcliff_dagster.inference.ledger.campaigns import record_identity
     from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
     from contextcliff_dagster.inference.spending import Budget
@@ -145,8 +145,9 @@ def within_budget(trials: int, calls: int) -> bool:
                 scope = Scope("s", "c", entry.name, session.identity.hash)
                 planned = plan_of(sample, calls // 3).calls(scope.identity_hash)
                 budget = Budget(usd=calls * CALL_USD * rng.uniform(0.2, 1.2))
+                control = RunControl(budget, batching="wait")
                 for _ in range(20):
-                    run = batches.BatchRun(planned, session, ledger, scope, budget, "wait")
+                    run = batches.BatchRun(planned, session, ledger, scope, control)
                     try:
                         over = session.submit(run.run()).result().in_batches == 0
                     except BudgetError:

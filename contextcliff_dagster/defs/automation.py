@@ -48,7 +48,7 @@ from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PR
 from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
 from contextcliff_dagster.experiments.lookup import partitioned
 from contextcliff_dagster.inference.devices.discovery import process_runs
-from contextcliff_dagster.inference.execution.measure import RunControl, deadline_after
+from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
 from contextcliff_dagster.inference.ledger.campaigns import SENTINEL
 from contextcliff_dagster.inference.spending import Budget
 from contextcliff_dagster.store import slug

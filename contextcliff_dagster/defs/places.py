@@ -21,7 +21,7 @@ from contextcliff_dagster.defs.dagster_internals import InstanceConcurrencyConte
 from contextcliff_dagster.defs.executors.gpu import EXECUTOR_VARIABLE
 from contextcliff_dagster.inference.devices.discovery import machine_devices
 from contextcliff_dagster.inference.devices.leases import LEASED_VARIABLE
-from contextcliff_dagster.inference.execution.measure import RunControl
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.studies import Study
 

@@ -16,7 +16,7 @@ from contextcliff_dagster.store import Store, store_root
 
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
-    from contextcliff_dagster.inference.execution.measure import Batching
+    from contextcliff_dagster.inference.execution.run_control import Batching
 
 
 @dataclass

@@ -15,7 +15,7 @@ from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.length_profile import experiment
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.experiments.lookup import judged_assets
-from contextcliff_dagster.inference.execution.measure import deadline_after
+from contextcliff_dagster.inference.execution.run_control import deadline_after
 from contextcliff_dagster.inference.spending import out_of_time
 from contextcliff_dagster.inference.telemetry import RunSummary
 from contextcliff_dagster.run.study import LocalRuns, Profiled, read_profiled

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.archive.study import ArchiveSummary
     from contextcliff_dagster.defs.asset_specs import Config
     from contextcliff_dagster.defs.resources import Watch
-    from contextcliff_dagster.inference.execution.measure import Batching
+    from contextcliff_dagster.inference.execution.run_control import Batching
     from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import BudgetError
-from contextcliff_dagster.inference.execution.measure import RunControl, measure
+from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.verify import verify
 from contextcliff_dagster.inference.models.models_file import Price

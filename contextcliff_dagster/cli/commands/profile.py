@@ -69,7 +69,7 @@ from contextcliff_dagster.studies import Study
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.allocation import Target
     from contextcliff_dagster.defs.resources import Watch
-    from contextcliff_dagster.inference.execution.measure import Batching
+    from contextcliff_dagster.inference.execution.run_control import Batching
     from contextcliff_dagster.run.study import LocalRuns, Prepared, Profiled
     from contextcliff_dagster.sampling.draw_manifest import Control
 
@@ -95,7 +95,7 @@ def watch_cap(
     from contextcliff_dagster.experiments.alert_channels import alert
     from contextcliff_dagster.experiments.length_profile.experiment import shrink_alarm
     from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
-    from contextcliff_dagster.inference.execution.measure import RunControl, deadline_after
+    from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
 
     store = Store.default()
     budget = Budget(usd=study.budget.usd if usd is None else usd)

@@ -57,12 +57,8 @@ from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import asked_experiments, guests, partitioned
 from contextcliff_dagster.experiments.study_report import write_study_report
 from contextcliff_dagster.freed_memory import return_freed_memory
-from contextcliff_dagster.inference.execution.measure import (
-    RunControl,
-    deadline_after,
-    engines_kept,
-    take_in_unplanned,
-)
+from contextcliff_dagster.inference.execution.measure import engines_kept, take_in_unplanned
+from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
 from contextcliff_dagster.inference.ledger.batches import batches_of
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.requests.recipe import forget_shared_texts

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING
 from contextcliff_dagster.contracts import StoreError, StudyError
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
-from contextcliff_dagster.inference.execution.measure import RunControl, finished, measure
+from contextcliff_dagster.inference.execution.measure import finished, measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.models_file import get_model

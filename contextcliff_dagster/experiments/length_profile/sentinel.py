@@ -33,11 +33,8 @@ from contextcliff_dagster.experiments.length_profile.regression import (
     with_changes,
 )
 from contextcliff_dagster.experiments.length_profile.scored_records import score_campaign
-from contextcliff_dagster.inference.execution.measure import (
-    RunControl,
-    deadline_after,
-    engines_kept,
-)
+from contextcliff_dagster.inference.execution.measure import engines_kept
+from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
 from contextcliff_dagster.inference.ledger.campaigns import SENTINEL, ensure_campaign, new_campaign
 from contextcliff_dagster.inference.telemetry import Progress
 from contextcliff_dagster.store import Store

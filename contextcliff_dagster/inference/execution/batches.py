@@ -15,12 +15,12 @@ import queue
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 
@@ -46,18 +46,13 @@ from contextcliff_dagster.inference.engines.openai.wire_format import read_delta
 from contextcliff_dagster.inference.execution.call_sender import Pin, decoding_of, in_sending_order
 from contextcliff_dagster.inference.execution.checks import CallSize, charge, size_of, was_truncated
 from contextcliff_dagster.inference.execution.cost_estimate import overflows
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.execution.single_request import ask, judge, unanswered
 from contextcliff_dagster.inference.ledger import batches as ledgered
 from contextcliff_dagster.inference.ledger.batches import Answered, CallBatch, ToAsk
 from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
 from contextcliff_dagster.inference.models.models_file import ModelEntry
-from contextcliff_dagster.inference.requests.call_plan import (
-    Failure,
-    Order,
-    Outcome,
-    PlannedCall,
-    utc_now,
-)
+from contextcliff_dagster.inference.requests.call_plan import Failure, Outcome, PlannedCall, utc_now
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.spending import Budget, Spend, out_of_time
 from contextcliff_dagster.inference.telemetry import CallCounters, Progress, RunSummary
@@ -82,10 +77,7 @@ class BatchRun:
         session: EngineSession,
         ledger: Ledger,
         scope: Scope,
-        budget: Budget,
-        batching: Literal["submit", "wait", "resume"] = "submit",
-        order: Order = "blocks",
-        out_of_time: Callable[[], bool] = lambda: False,
+        control: RunControl,
         unplanned: Collection[str] = (),
     ) -> None:
         self._calls = {call.call_key: call for call in calls}
@@ -94,8 +86,9 @@ class BatchRun:
             raise EngineError(f"Model {self._entry.name!r} has no batch interface; leave it out.")
         self._options, self._provider = self._entry.batch, self._engine.batches()
         self._ledger, self._scope = ledger, scope
-        self._budget, self._batching, self._order = budget, batching, order
-        self._out_of_time, self._unplanned, self._halted = out_of_time, {*unplanned}, False
+        self._control, self._budget = control, control.budget or Budget()
+        self._resumes = control.batching == "resume"
+        self._unplanned, self._halted = {*unplanned}, False
         self._counters = CallCounters(list(calls))
         self._pin = Pin(self._entry, scope.study)
         self._left = dict(self._calls)
@@ -152,7 +145,7 @@ class BatchRun:
             except BudgetError as error:
                 passing = error  # answers free what was reserved for more
             except TransportError as error:
-                if self._batching != "wait":
+                if self._control.batching != "wait":
                     raise
                 passing = error
             asked = {*self._ledger.claimed(self._left)}
@@ -162,20 +155,23 @@ class BatchRun:
                     raise passing
                 limited = isinstance(passing, BudgetError)
                 self._say(_LIMITED if limited else f"Its batch interface failed ({passing}).")
-            stopped = self._halted or self._out_of_time()
-            if self._batching != "wait" or not waiting or stopped:
+            stopped = self._must_stop()
+            if self._control.batching != "wait" or not waiting or stopped:
                 break
             until = time.monotonic() + poll_s
-            while time.monotonic() < until and not (self._halted or self._out_of_time()):
+            while time.monotonic() < until and not self._must_stop():
                 await asyncio.sleep(0.1)
             poll_s = min(1.5 * poll_s, LAST_POLL_S)
-        if self._batching == "resume":
+        if self._resumes:
             self._end_bins(asked)
         elif (unasked := len(self._left) - waiting) and stopped and not self._halted:
             raise out_of_time(unasked)
         seconds = self._counters.seconds
         total = self._counters.total
         return replace(total, in_batches=waiting, seconds=seconds, stopped=stopped)
+
+    def _must_stop(self) -> bool:
+        return self._halted or self._control.seconds_left == 0.0
 
     def _say(self, sentence: str) -> None:
         """Hand over a sentence for the user; each one once."""
@@ -216,15 +212,15 @@ class BatchRun:
     async def _ask_open_calls(self) -> None:
         """Ask each call without outcome or owner, in batches of the size that the entry allows."""
         options = self._options
-        left = {*self._left} & self._again() if self._batching == "resume" else {*self._left}
+        left = {*self._left} & self._again() if self._resumes else {*self._left}
         for key, outcome in self._ledger.outcomes(left).items():
             self._ended(key, "by_others", outcome)
         left -= self._ledger.claimed(left).keys()
         free = [call for key, call in self._left.items() if key in left]
         asked: list[ToAsk] = []
         size = 0
-        for call in in_sending_order(free, self._scope, self._order):
-            if self._halted or self._out_of_time():
+        for call in in_sending_order(free, self._scope, self._control.order):
+            if self._must_stop():
                 return
             prompt = call.prompt()
             if (one := await self._measured(call, prompt)) is None:
@@ -364,7 +360,7 @@ class BatchRun:
         if why:
             first = next(iter(why.values()))[0].message.rstrip(".")
             self._say(f"Batch {remote.id} left {len(why):,} of its calls unanswered: {first}.")
-        again = self._again() if self._batching == "resume" else why.keys()
+        again = self._again() if self._resumes else why.keys()
         for key, (failure, charged) in why.items():
             total = self._counters.total
             total.maybe_paid += failure.maybe_paid

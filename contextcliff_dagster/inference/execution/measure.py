@@ -10,14 +10,13 @@ import os
 import queue
 import signal
 import threading
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from dataclasses import replace
+from typing import Any, Protocol
 
 from contextcliff_dagster.contracts import (
     ASKED_BY,
@@ -41,6 +40,7 @@ from contextcliff_dagster.inference.execution.cost_estimate import (
     unknown_window,
 )
 from contextcliff_dagster.inference.execution.prediction_rows import limits_of
+from contextcliff_dagster.inference.execution.run_control import Batching, RunControl
 from contextcliff_dagster.inference.ledger.backend import BATCH
 from contextcliff_dagster.inference.ledger.batches import batches_of, open_calls
 from contextcliff_dagster.inference.ledger.campaigns import (
@@ -53,7 +53,7 @@ from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
 from contextcliff_dagster.inference.models.engine_table import engine_spec
 from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
-from contextcliff_dagster.inference.requests.call_plan import CallPlan, Order, Outcome, PlannedCall
+from contextcliff_dagster.inference.requests.call_plan import CallPlan, Outcome, PlannedCall
 from contextcliff_dagster.inference.spending import (
     Budget,
     in_batches,
@@ -107,55 +107,6 @@ def deferred_interrupts() -> Iterator[Callable[[], None]]:
         restore()
     if noted:
         (handlers.get(noted[0]) or handlers[signal.SIGINT])(noted[0], None)
-
-
-Batching = Literal["submit", "wait", "resume"]
-"""How calls are asked in batches: all of them, ending once they are asked (submit) or answered
-(wait); or, by resume, only those that an open batch was asked."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunControl:
-    """Limits and callbacks of one run of calls; callbacks run in the caller's thread.
-
-    Parameters:
-        budget: None for no limit.
-        deadline_at: `time.monotonic()` time at which sending and waiting for devices stop.
-        should_stop: checked before the first call and ten times a second; True stops sending.
-        on_progress: called at most ten times a second.
-        on_wait: gets a sentence if a device is awaited or the window is unknown.
-        order: sending order: blocks with one document of every bin, or as planned.
-        grace_s: seconds that calls in flight get to end after a stop.
-        batching: None for streamed calls.
-    """
-
-    budget: Budget | None = None
-    deadline_at: float | None = None
-    should_stop: Callable[[], bool] | None = None
-    on_progress: Callable[[Progress], None] | None = None
-    on_wait: Callable[[str], None] | None = None
-    order: Order = "blocks"
-    grace_s: float = 10.0
-    batching: Batching | None = None
-
-    @property
-    def stop_requested(self) -> bool:
-        """Whether ``should_stop`` returns True now."""
-        return self.should_stop is not None and self.should_stop()
-
-    @property
-    def seconds_left(self) -> float | None:
-        """Seconds until the deadline, at least 0; None without a deadline."""
-        return None if self.deadline_at is None else max(self.deadline_at - time.monotonic(), 0.0)
-
-    def must_end(self) -> bool:
-        """Return whether a stop was requested or the deadline has passed."""
-        return self.stop_requested or self.seconds_left == 0.0
-
-
-def deadline_after(deadline_s: float | None) -> float | None:
-    """Return `RunControl.deadline_at` for a deadline ``deadline_s`` seconds from now."""
-    return None if deadline_s is None else time.monotonic() + deadline_s
 
 
 class _ReusableEngine:
@@ -283,10 +234,7 @@ def run_calls(
     else:
         from contextcliff_dagster.inference.execution.batches import BatchRun
 
-        budget, how = control.budget or Budget(), (control.batching, control.order)
-        runner = BatchRun(
-            calls, session, ledger, scope, budget, *how, lambda: control.seconds_left == 0.0
-        )
+        runner = BatchRun(calls, session, ledger, scope, control)
     if halted := control.stop_requested:
         runner.halt(True)
     future = session.submit(runner.run())
@@ -636,7 +584,7 @@ def take_in_unplanned(
 
     with started_engine(in_batches(priced(entry)), "Batches", control) as session:
         scope = Scope(*run, entry.name, recorded.hash)
-        left = BatchRun([], session, ledger, scope, Budget(), "resume", unplanned=lost)
+        left = BatchRun([], session, ledger, scope, RunControl(batching="resume"), lost)
         session.submit(left.run()).result()
 
 

@@ -18,7 +18,7 @@ from contextcliff_dagster.experiments.alert_channels import COMMAND
 from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.experiments.length_profile.regression import pin_baseline
 from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
-from contextcliff_dagster.inference.execution.measure import RunControl
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.campaigns import current_campaign, list_campaigns
 from contextcliff_dagster.reference.card import weights_path
 from contextcliff_dagster.run.study import profile_study

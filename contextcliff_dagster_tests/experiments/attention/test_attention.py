@@ -129,7 +129,7 @@ def test_models_that_show_no_attention_are_named_and_not_asked(
             measure_cells,
             models_left,
         )
-        from contextcliff_dagster.inference.execution.measure import RunControl
+        from contextcliff_dagster.inference.execution.run_control import RunControl
 
         cells = dict.fromkeys(both.models, both.bin_keys)
         assert models_left(run, ATTENTION, cells) == [MODEL]

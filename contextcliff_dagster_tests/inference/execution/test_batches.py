@@ -14,7 +14,8 @@ from contextcliff_dagster.contracts import BudgetError, EngineError
 from contextcliff_dagster.inference.engines.base import EngineSession
 from contextcliff_dagster.inference.execution import batches
 from contextcliff_dagster.inference.execution.batches import BatchRun
-from contextcliff_dagster.inference.execution.measure import Batching, measure
+from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.execution.run_control import Batching, RunControl
 from contextcliff_dagster.inference.ledger import batches as ledgered
 from contextcliff_dagster.inference.ledger.campaigns import record_identity
 from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
@@ -57,8 +58,8 @@ def run(
         record_identity(ledger, study, "c", entry.name, session.identity)
         scope = Scope(study, "c", entry.name, session.identity.hash)
         calls = plan_of(SAMPLE, n).calls(scope.identity_hash)
-        batching = batching or ("wait" if wait else "submit")
-        made = BatchRun(calls, session, ledger, scope, budget or Budget(), batching)
+        control = RunControl(budget, batching=batching or ("wait" if wait else "submit"))
+        made = BatchRun(calls, session, ledger, scope, control)
         return session.submit(made.run()).result()
 
 

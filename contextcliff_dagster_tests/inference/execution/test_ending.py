@@ -18,7 +18,7 @@ import pytest
 
 from contextcliff_dagster.contracts import AnswersLostError, BudgetError, EngineError, StoreError
 from contextcliff_dagster.inference.devices.leases import lease
-from contextcliff_dagster.inference.execution.measure import RunControl
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger import sqlite
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.sqlite import SqliteLedger

@@ -11,7 +11,8 @@ import pytest
 
 from contextcliff_dagster.contracts import PREDICTIONS, EngineError, conform
 from contextcliff_dagster.inference.execution.cost_estimate import estimate
-from contextcliff_dagster.inference.execution.measure import RunControl, measure
+from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.telemetry import Progress
 from contextcliff_dagster_tests.support.records.calls import (

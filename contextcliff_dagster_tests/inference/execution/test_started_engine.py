@@ -10,11 +10,8 @@ import pytest
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.devices.leases import FOLDER_VARIABLE
 from contextcliff_dagster.inference.engines import base as sessions
-from contextcliff_dagster.inference.execution.measure import (
-    RunControl,
-    engines_kept,
-    started_engine,
-)
+from contextcliff_dagster.inference.execution.measure import engines_kept, started_engine
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster_tests.support.lease_holders import holders
 from contextcliff_dagster_tests.support.scripted_engine import ScriptedEngine

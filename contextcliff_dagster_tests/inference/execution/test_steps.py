@@ -9,8 +9,9 @@ import pytest
 from contextcliff_dagster.contracts import BudgetError
 from contextcliff_dagster.inference.engines.base import Delta
 from contextcliff_dagster.inference.execution.cost_estimate import estimate
-from contextcliff_dagster.inference.execution.measure import RunControl, finished, measure
+from contextcliff_dagster.inference.execution.measure import finished, measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.requests.call_plan import Outcome, PlannedCall, follow_up
 from contextcliff_dagster.inference.spending import Budget

@@ -16,7 +16,8 @@ import pytest
 from contextcliff_dagster.archive.results import export_results
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.engines.base import Delta, EngineSession
-from contextcliff_dagster.inference.execution.measure import RunControl, run_calls
+from contextcliff_dagster.inference.execution.measure import run_calls
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
 from contextcliff_dagster.inference.ledger.prune import prune
 from contextcliff_dagster.inference.ledger.verify import verify

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.contracts import BudgetError, StudyError
-from contextcliff_dagster.inference.execution.measure import RunControl, measure
+from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger import ledger as ledger_module
 from contextcliff_dagster.inference.ledger.ledger import Begun, Ledger, Scope
 from contextcliff_dagster.inference.requests.call_plan import Outcome, plan_calls, utc_now

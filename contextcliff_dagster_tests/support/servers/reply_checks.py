@@ -25,7 +25,8 @@ from contextcliff_dagster.inference.execution.checks import (
     charge,
     size_of,
 )
-from contextcliff_dagster.inference.execution.measure import RunControl, measure
+from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.execution.single_request import Answer, ask, judge
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.verify import verify

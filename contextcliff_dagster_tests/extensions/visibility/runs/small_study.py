@@ -16,7 +16,8 @@ from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.extensions.visibility import kept_landscapes
 from contextcliff_dagster.extensions.visibility.experiment import VISIBILITY
 from contextcliff_dagster.inference.engines.base import Delta
-from contextcliff_dagster.inference.execution.measure import RunControl, measure
+from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
 from contextcliff_dagster.inference.requests.recipe import Prompt

@@ -15,8 +15,9 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import Decoding, TransportError, open_engine
 from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
 from contextcliff_dagster.inference.engines.openai.server_detection import Dialect
-from contextcliff_dagster.inference.execution.measure import RunControl, measure
+from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.entry import Identity

@@ -14,7 +14,8 @@ from contextcliff_dagster.contracts import BudgetError
 from contextcliff_dagster.inference.engines.base import MOST_TOKENS, TransportError, Usage
 from contextcliff_dagster.inference.engines.openai import wire_format
 from contextcliff_dagster.inference.execution.cost_estimate import estimate
-from contextcliff_dagster.inference.execution.measure import RunControl, measure
+from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.inference.requests.recipe import Prompt
