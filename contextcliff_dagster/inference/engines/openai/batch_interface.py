@@ -43,16 +43,13 @@ class GoneError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RemoteBatch:
-    """What the provider says of a batch. ``total``, ``completed`` and ``failed`` count requests;
-    ``reason`` holds the messages of ``errors``, and no secret."""
+    """What the provider says of a batch. ``completed`` and ``failed`` count requests; ``reason``
+    holds the messages of ``errors``, and no secret."""
 
     id: str
     status: str
-    input_file: str | None
     output_file: str | None
     error_file: str | None
-    metadata: Mapping[str, str]
-    total: int
     completed: int
     failed: int
     reason: str
@@ -205,11 +202,8 @@ class BatchInterface:
         return RemoteBatch(
             id=batch_id,
             status=status.lower(),
-            input_file=_text(body.get("input_file_id")),
             output_file=_text(body.get("output_file_id")),
             error_file=_text(body.get("error_file_id")),
-            metadata=_metadata(body),
-            total=token_count(counts.get("total")) or 0,
             completed=token_count(counts.get("completed")) or 0,
             failed=token_count(counts.get("failed")) or 0,
             reason=self._errors.redact(_reason(data)),

@@ -122,10 +122,11 @@ def test_a_batch_goes_from_its_upload_to_its_results(tmp_path: Path) -> None:
     with batch_server(tmp_path / "provider", str.upper, polls_a_step=1) as server:
         statuses, batch, lines = through(server.url, use)
     assert statuses == ["validating", "in_progress", "finalizing", "completed"]
-    assert (batch.total, batch.completed, batch.failed, batch.reason) == (3, 3, 0, "")
-    assert (batch.metadata, batch.error_file) == (MINE, None)
-    assert batch.input_file is not None
-    assert server.content(batch.input_file).read_bytes() == file.read_bytes()
+    assert (batch.completed, batch.failed, batch.reason) == (3, 0, "")
+    assert batch.error_file is None
+    (kept,) = server.batches()
+    assert kept["metadata"] == MINE
+    assert server.content(kept["input_file_id"]).read_bytes() == file.read_bytes()
     results = {r["custom_id"]: r["response"]["body"]["choices"][0] for r in map(json.loads, lines)}
     assert {name: r["message"]["content"] for name, r in results.items()} == {
         "c0": "Q0",
@@ -145,7 +146,7 @@ def test_each_request_has_the_headers_of_the_entry_and_no_others(
         await batches.retrieve(batch.id)
         await batches.find(MINE)
         await batches.cancel(batch.id)
-        await read_all(batches, batch.input_file)
+        await read_all(batches, server.batches()[0]["input_file_id"])
 
     through(server.url, use, extra_headers={"X-Title": "mine"})
     usual = {"host", "accept", "accept-encoding", "connection", "user-agent", "content-type"}
@@ -164,8 +165,8 @@ def test_a_query_of_the_address_is_part_of_each_request(
     file = written(tmp_path, request_line(0))
 
     async def use(batches: BatchInterface) -> RemoteBatch | None:
-        batch = await started(batches, file)
-        assert await read_all(batches, batch.input_file)
+        await started(batches, file)
+        assert await read_all(batches, server.batches()[0]["input_file_id"])
         return await batches.find(MINE)
 
     with batch_server(tmp_path / "provider") as server:
@@ -332,7 +333,8 @@ def test_the_newest_batch_with_these_metadata_is_found_on_any_page(
     newest, oldest = through(server.url, use)
     assert newest is not None
     assert oldest is not None
-    assert (newest.metadata["n"], oldest.metadata["n"]) == ("3", "1")
+    numbers = {batch["id"]: batch["metadata"]["n"] for batch in server.batches()}
+    assert (numbers[newest.id], numbers[oldest.id]) == ("3", "1")
     assert server.count("GET", "/batches") == 1 + 3 + 3
     assert through(server.url, lambda batches: batches.find({"run": "r2"})) is None
 
@@ -495,7 +497,7 @@ def test_of_a_strange_batch_what_can_be_used_is_used(missing: tuple[str, ...]) -
     with recorded({"": wire.head(201) + json.dumps(told).encode()}) as (url, seen):
         batch = through(url, lambda batches: batches.retrieve("b/1?x"))
     reason = "" if missing else "c1; the key was [hidden]; no reason given"
-    assert batch == RemoteBatch("b/1", "completed", None, None, None, {}, 0, 0, 0, reason)
+    assert batch == RemoteBatch("b/1", "completed", None, None, 0, 0, reason)
     assert seen.seen[0][0] == "/v1/batches/b%2F1%3Fx"
 
 
