@@ -191,6 +191,8 @@ def write_file(
 ) -> None:
     """Write one ``file`` of ``kind``, a picture ``width`` inches wide; else as `write_report`.
 
+    Who may read a picture is left to the umask, because papers are written together.
+
     Raises:
         StoreError: the file cannot be written.
     """
@@ -216,7 +218,7 @@ def write_file(
         content = as_page([replace(head, blocks=head.blocks[:-2]), *others]).encode()
     else:
         content = plot_scores(cliffs, records, kind, width)
-    write_atomic(file, content)
+    write_atomic(file, content, private=kind not in PICTURES)
 
 
 _COLUMNS = dict(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import io
 import json
+import os
 import pickle
 import re
 from html.parser import HTMLParser
@@ -323,6 +324,17 @@ def test_one_file_of_the_kind_that_its_suffix_names(
     assert {file for file in tmp_path.rglob("*") if file.is_file()} == {
         path, tmp_path / "again" / name
     }  # fmt: skip
+
+
+def test_who_may_read_a_picture_is_left_to_the_umask(result: Result, tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        result.save(tmp_path / "a.pdf")
+        result.save(tmp_path / "a.csv")
+    finally:
+        os.umask(before)
+    modes = [(tmp_path / name).stat().st_mode & 0o777 for name in ("a.pdf", "a.csv")]
+    assert modes == [0o644, 0o600]
 
 
 def test_pages_as_one_file_lead_to_no_other(result: Result, tmp_path: Path) -> None:
