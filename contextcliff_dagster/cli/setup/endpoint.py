@@ -158,8 +158,8 @@ def check_variable(name: str, *, is_set: bool) -> None:
         )
     if is_set and not os.environ.get(name, "").strip():
         raise StudyError(
-            f"The environment variable {name} for the key is not set; set it "
-            f"(export {name}=...) and run the command again."
+            f"The environment variable {name} for the key is not set; set it (export {name}=...) "
+            "and run the command again, or leave out the calls (--no-call)."
         )
 
 

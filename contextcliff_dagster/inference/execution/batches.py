@@ -223,14 +223,14 @@ class BatchRun:
             if self._must_stop():
                 return
             prompt = call.prompt()
-            if (one := await self._measured(call, prompt)) is None:
+            if (item := await self._measured(call, prompt)) is None:
                 continue
             length = sum(map(len, self._line(call, prompt)))
             too_long = size + length > options.max_mb * 1e6
             if asked and (too_long or len(asked) >= options.max_requests):
                 await self._send(asked)
                 asked, size = [], 0
-            asked.append(one)
+            asked.append(item)
             size += length
         await self._send(asked)
 
@@ -266,9 +266,9 @@ class BatchRun:
             if batch is None:
                 return
             await self._upload_and_create(batch)
-            keys = [one.call.call_key for one in asked]
+            keys = [item.call.call_key for item in asked]
             taken = {*self._ledger.answered(keys), *self._ledger.claimed(keys)}
-            asked = [one for one in asked if one.call.call_key not in taken]
+            asked = [item for item in asked if item.call.call_key not in taken]
 
     async def _upload_and_create(self, batch: CallBatch) -> None:
         claimed = ledgered.open_calls(self._ledger, batch)

@@ -85,23 +85,23 @@ def begin_batch(
         StoreError: the ledger cannot be written.
     """
     owner, me, now = f"{BATCH}{uuid.uuid4().hex}", ledger.backend.owner, utc_now()
-    texts = {one.call.example.document_id: one.call for one in asked}
 
     def operation(db: Database) -> int:
-        free = [one for one in asked if statements.taken(db, one.call.call_key, owner) is None]
+        free = [item for item in asked if statements.taken(db, item.call.call_key, owner) is None]
+        texts = {item.call.example.document_id: item.call for item in free}
         number = 0
-        for one in free:
+        for item in free:
             try:
-                statements.reserve(db, scope, one.reserve, budget, now)
+                statements.reserve(db, scope, item.reserve, budget, now)
             except BudgetError:
                 if not number:
                     raise
                 break
-            key = one.call.call_key
-            new = texts.pop(one.call.example.document_id, None)
+            key = item.call.call_key
+            new = texts.pop(item.call.example.document_id, None)
             zstd = ledger.compressed(new) if new else None
-            statements.describe(db, one.call, one.prompt_hash, scope, zstd)
-            statements.attempt(db, key, owner, scope, one.reserve, one.estimated_tokens, now)
+            statements.describe(db, item.call, item.prompt_hash, scope, zstd)
+            statements.attempt(db, key, owner, scope, item.reserve, item.estimated_tokens, now)
             number += 1
         if number:
             of = (owner, scope.study, scope.campaign, scope.model, number, now, me)
@@ -175,10 +175,10 @@ def keep_answers(
     kept = list(answered)
 
     def operation(db: Database) -> None:
-        for one in kept:
-            if statements.settle(db, claimed[one.call_key][0], one.charge) is not None:
-                statements.keep(db, one.call_key, one.outcome, batch.owner, batch.study)
-                statements.release(db, one.call_key, batch.owner)
+        for item in kept:
+            if statements.settle(db, claimed[item.call_key][0], item.charge) is not None:
+                statements.keep(db, item.call_key, item.outcome, batch.owner, batch.study)
+                statements.release(db, item.call_key, batch.owner)
 
     ledger.write(operation)
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from contextcliff_dagster.contracts import BudgetError, StoreError
+from contextcliff_dagster.inference.ledger.backend import Database
 from contextcliff_dagster.inference.ledger.batches import (
     Answered,
     CallBatch,
@@ -108,3 +112,23 @@ def test_the_budget_bounds_what_it_claims(ledger: Ledger) -> None:
     with pytest.raises(BudgetError):
         begin_batch(ledger, ASKED, SCOPE, Budget(usd=0.8))
     assert len(batches_of(ledger)) == 1
+
+
+def test_a_transaction_that_is_repeated_keeps_the_documents(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = ledger.write
+
+    def twice(operation: Callable[[Database], Any]) -> Any:
+        def repeated(db: Database) -> Any:
+            db.execute("SAVEPOINT first_try")
+            operation(db)
+            db.execute("ROLLBACK TO SAVEPOINT first_try")
+            return operation(db)
+
+        return write(repeated)
+
+    monkeypatch.setattr(ledger, "write", twice)
+    begun(ledger)
+    stored = {name for (name,) in ledger.read("SELECT document_id FROM documents")}
+    assert stored == {call.example.document_id for call in CALLS}
