@@ -75,6 +75,7 @@ def interruption_says(store: Store, study: Study, campaign: str | None) -> Itera
 
 
 def _kept(store: Store, study: Study, campaign: str | None) -> str:
+    from contextcliff_dagster.inference.ledger.batches import batches_of, open_calls
     from contextcliff_dagster.inference.ledger.campaigns import current_campaign
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.reporting.wording import count
@@ -86,9 +87,12 @@ def _kept(store: Store, study: Study, campaign: str | None) -> str:
             " WHERE c.study = ? AND c.campaign = ?",
             (study.name, name),
         )[0][0]
-    return (
-        f"{count(done, 'call')} of campaign {name} {'is' if done == 1 else 'are'} measured and kept"
-    )
+        waiting = sum(
+            len(open_calls(ledger, batch))
+            for batch in batches_of(ledger, is_open=True, study=study.name, campaign=name)
+        )
+    kept = f"{count(done, 'call')} of campaign {name} {'is' if done == 1 else 'are'} measured"
+    return f"{kept} and kept" + (f", and {waiting:,} wait in batches" if waiting else "")
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

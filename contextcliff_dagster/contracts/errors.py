@@ -45,6 +45,10 @@ class BatchesOpenError(ContextCliffError):
         self.study, self.campaign, self.waiting = study, campaign, dict(waiting)
         self.command = ""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return study, campaign and the number of waiting calls, JSON-ready."""
+        return {"study": self.study, "campaign": self.campaign, "waiting": self.waiting}
+
 
 class BudgetError(ContextCliffError):
     """The next call would exceed the budget; everything measured so far is kept."""

@@ -51,8 +51,8 @@ def in_batches(entry: ModelEntry) -> ModelEntry:
     """
     if not entry.spec.remote:
         raise EngineError(
-            f"Model {entry.name!r} is no endpoint but engine {entry.engine!r}, which has no "
-            "batches; choose another with --model, or leave --batch or `calls: {batch: true}` out."
+            f"Model {entry.name!r} runs in engine {entry.engine!r}, and only engine 'openai' has "
+            "batches; choose another with --model, or leave out --batch (`calls: {batch: true}`)."
         )
     if entry.batch is None:
         raise EngineError(
@@ -245,9 +245,10 @@ class Budget:
             # The small slack is for sums of floats: ten times 0.1 fits into 1.0.
             if limit is not None and used + more > limit * (1 + 1e-9):
                 raise BudgetError(
-                    f"{what} of {shown.format(limit)} is used up: {shown.format(used)} are spent "
-                    f"or reserved and the next call may take {shown.format(more)}; everything "
-                    f"measured is kept, so {way_out} and run the same command to go on."
+                    f"{what} of {shown.format(limit)} has no room for the next call: "
+                    f"{shown.format(used)} are spent or reserved and it may take "
+                    f"{shown.format(more)}; everything measured is kept, so {way_out} and run the "
+                    "same command to go on."
                 )
 
 

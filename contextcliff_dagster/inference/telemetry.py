@@ -123,7 +123,8 @@ class RunSummary:
     answers that were cut, because the server does not keep to the output limit.
     ``reasoning_tokens`` are part of ``completion_tokens``; ``reasoned_out``: answers that are
     empty, because reasoning used up the output limit. ``concurrency``: how many requests the server
-    took at once in the end (0: none was sent). ``in_batches``: calls that a batch is to answer.
+    took at once in the end (0: none was sent). ``batched``: calls were asked in batches;
+    ``in_batches``: those that still wait there.
     ``stopped``: ended on request. ``words``: of the
     last call that got no answer, why.
     """
@@ -153,6 +154,7 @@ class RunSummary:
     reasoned_out: int = 0
     cost_usd: float = 0.0
     seconds: float = 0.0
+    batched: bool = False
     in_batches: int = 0
     stopped: bool = False
     words: str = ""

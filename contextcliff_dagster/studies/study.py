@@ -430,8 +430,8 @@ class Study(Section):
     def _batches_have_no_times(self) -> Study:
         if self.calls.batch and self.latency is not None:
             raise ValueError(
-                "`latency` cannot be judged in batches, whose times nobody measures; leave it (or "
-                "--ttft-limit) out, or `calls: {batch: true}` (or --batch)"
+                "calls in batches have no times, so `latency` (--ttft-limit) cannot be judged; "
+                "leave it out, or leave out `calls: {batch: true}` (--batch)"
             )
         return self
 

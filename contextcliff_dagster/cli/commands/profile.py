@@ -409,8 +409,7 @@ def _ending_with_open_batches(study: Study, *, as_json: bool) -> Iterator[None]:
         yield
     except BatchesOpenError as error:
         if as_json:
-            names = ("study", "campaign", "waiting")
-            print_json({name: getattr(error, name) for name in names})
+            print_json(error.to_dict())
             raise click.exceptions.Exit(0) from None
         if not study.calls.batch:
             error.command = f"contextcliff batches resume {study.name}"

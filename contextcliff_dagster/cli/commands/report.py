@@ -206,9 +206,10 @@ def spent_lines(
     if failed := total("transport_errors"):
         words = next((summary.words for summary in reversed(summaries) if summary.words), "")
         why = f" ({shorten(words, _WORDS)})" if words else ""
+        way = " --batch" if any(summary.batched for summary in summaries) else ""
         lines.append(
             f"{count(failed, 'call')} got no answer{why}; "
-            f"`contextcliff profile {study}` tries again."
+            f"`contextcliff profile {study}{way}` tries again."
         )
     for name, noun, why in (
         ("maybe_paid", "request", "died after being sent."),

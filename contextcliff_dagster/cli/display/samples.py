@@ -321,7 +321,8 @@ def estimate_sentence(prepared: Prepared) -> str:
     if not e.calls:
         if any(line.overflow for line in e.lines):
             return "Nothing to send: the prompts left to measure are too long for their model."
-        return "Nothing new to measure: every call has its outcome in the ledger."
+        ended = "is answered or waits in a batch" if e.waiting else "has its outcome in the ledger"
+        return f"Nothing new to measure: every call {ended}."
     parts = [count(e.calls, "call"), f"about {e.tokens:,} tokens"]
     if e.usd and e.usd_in_batches is not None:
         streamed, batched = (f"about {money(usd)}" for usd in (e.usd_streamed, e.usd_in_batches))

@@ -28,16 +28,18 @@ def batches() -> None:
 @click.argument("study", required=False)
 @common_options
 def batches_list(study: str | None, as_json: bool) -> None:
-    """List the batches of STUDY, or of all studies, oldest first."""
-    rows = [{**asdict(batch), "waiting": waiting} for batch, waiting in _all(study)]
+    """List the batches of STUDY, or of all studies, oldest first, as they were when last seen."""
+    rows = [
+        {**asdict(batch), "name": batch.name, "waiting": waiting} for batch, waiting in _all(study)
+    ]
     if as_json:
         print_json(rows)
         return
     if not rows:
-        click.echo("No call was asked in a batch; `contextcliff profile STUDY --batch` does it.")
+        click.echo(f"No batch{_of(study)}; `contextcliff profile STUDY --batch` submits one.")
         return
-    names = ("owner", "study", "campaign", "model", "requests", "waiting", "remote_status")
-    columns = ("BATCH", "STUDY", "CAMPAIGN", "MODEL", "CALLS", "WAITING", "PROVIDER SAYS", "ENDED")
+    names = ("name", "study", "campaign", "model", "requests", "waiting", "remote_status")
+    columns = ("BATCH", "STUDY", "CAMPAIGN", "MODEL", "CALLS", "WAITING", "LAST SEEN", "ENDED")
     print_table(
         columns,
         [
@@ -62,9 +64,10 @@ def batches_cancel(batch: str, as_json: bool) -> None:
     with open_ledger(Store.default()) as ledger:
         status = cancel(get_model(chosen.model), ledger, chosen)
     text = (
-        f"Batch {chosen.owner} is {status}: `contextcliff batches resume {chosen.study}` goes on."
+        f"Batch {chosen.name} is {status}: `contextcliff batches resume {chosen.study}` takes in "
+        "the answers that it has."
     )
-    print_either({"batch": chosen.owner, "status": status}, text, as_json=as_json)
+    print_either({"batch": chosen.name, "status": status}, text, as_json=as_json)
 
 
 @batches.command("resume", short_help="Take in the answers of open batches.")
@@ -82,7 +85,7 @@ def batches_resume(study: str | None, as_json: bool) -> None:
         if batch.ended_at is None:
             waiting.setdefault((batch.study, batch.campaign), set()).add(batch.model)
     if not waiting:
-        say("No batch is open.")
+        say(f"No batch{_of(study)} is open.")
     refused, reported = False, []
     for (name, campaign), models in waiting.items():
         try:
@@ -96,6 +99,7 @@ def batches_resume(study: str | None, as_json: bool) -> None:
             )
         except BatchesOpenError as error:
             say(f"{error}.")
+            reported.append(error.to_dict())
         except ContextCliffError as error:
             say(f"contextcliff: {error}")  # the others go on
             refused = True
@@ -107,6 +111,10 @@ def batches_resume(study: str | None, as_json: bool) -> None:
         print_json(reported)
     if refused:
         raise click.exceptions.Exit(USER_ERROR)
+
+
+def _of(study: str | None) -> str:
+    return f" of study {study!r}" if study else ""
 
 
 def _all(study: str | None = None) -> Iterator[tuple[CallBatch, int]]:

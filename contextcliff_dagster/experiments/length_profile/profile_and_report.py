@@ -350,10 +350,7 @@ def serving_notes(own: pd.DataFrame) -> list[str]:
     notes = [_IN_THOUGHTS] if in_thoughts else []
     batched = int(extras[ASKED_BY].eq("batch").sum()) if ASKED_BY in extras else 0
     if batched:
-        notes.append(
-            f"Latency: not measured (batch) for {batched:,} of {len(own):,} calls, which a batch "
-            "asked."
-        )
+        notes.append(f"Latency: not measured (batch) for {batched:,} of {len(own):,} calls.")
     if unknown := int((own["finish_reason"] == UNKNOWN_FINISH).sum()):
         notes.append(
             f"{unknown:,} of {len(own):,} answers ended without a finish reason: whether the "

@@ -14,6 +14,7 @@ from contextcliff_dagster.experiments.common.records import RecordsAtOnce, scori
 from contextcliff_dagster.experiments.common.study_run import StudyRun, table_files
 from contextcliff_dagster.experiments.length_profile.profile_files import models_outdated
 from contextcliff_dagster.inference.execution.prediction_rows import limits_of
+from contextcliff_dagster.inference.ledger.batches import batches_of
 from contextcliff_dagster.scoring import SCORER_VERSION
 from contextcliff_dagster.scoring.evaluate import score_rows
 from contextcliff_dagster.scoring.scorers import AUTO, BUILT_IN
@@ -62,10 +63,12 @@ def score_campaign(run: StudyRun, experiment: Experiment) -> pa.Table:
         elif records.num_rows:
             scored.append(records)
     if not scored:
+        waits = batches_of(run.ledger, is_open=True, study=study.name, campaign=campaign)
         raise StoreError(
             f"Study {study.name!r} has no predictions in campaign {campaign} yet"
             f"{' for its current sample and request' if emptied else ''}; "
-            f"run `contextcliff profile {study.name}`."
+            f"{'its calls wait in batches, so later ' if waits else ''}run `contextcliff "
+            f"{'batches resume' if waits else 'profile'} {study.name}`."
         )
     # Only records without predictions are stale: another run may be scoring other bins.
     for records_file in table_files(store, EVAL_RECORDS, study.name, campaign):

@@ -63,9 +63,14 @@ SEEN_AFTER_S = 120.0
 """Seconds after which a provider surely lists a batch that was created without our hearing of it"""
 FIRST_POLL_S, LAST_POLL_S = 5.0, 300.0
 _STORED_AT_ONCE = 200
+_NOT_LOST = "Nothing is lost or paid twice"
 _LIMITED = "The budget has no room for the calls that are left, until answers free what they hold."
 _OLDEST_S = 90 * 86_400.0
 """Age beyond which the time of an answer cannot be true."""
+
+
+class BatchFailedError(EngineError):
+    """A provider refused a batch as a whole: its calls cost nothing, and are free."""
 
 
 class BatchRun:
@@ -126,9 +131,12 @@ class BatchRun:
         try:
             return await self._run()
         except (RejectedError, TransportError) as error:
+            lasting = isinstance(error, RejectedError)
+            what = "refuses the batch" if lasting else "cannot be reached"
+            way_out = "correct what it names, and run" if lasting else "run"
             raise EngineError(
-                f"Model {self._entry.name!r}: its batch interface failed ({error}). Nothing is "
-                "lost or paid twice: run the same command again."
+                f"Model {self._entry.name!r}: its provider {what} ({error}). {_NOT_LOST}: "
+                f"{way_out} the same command again."
             ) from error
 
     async def _run(self) -> RunSummary:
@@ -137,13 +145,14 @@ class BatchRun:
             self._ended(key, "cached", outcome)
         poll_s = FIRST_POLL_S
         while True:
-            passing: BudgetError | TransportError | None = None
+            passing: ContextCliffError | TransportError | None = None
             try:
-                for batch in self._open_batches():
-                    await self._look_after(batch)
+                failed = [await self._look_after(batch) for batch in self._open_batches()]
+                if refusal := next(filter(None, failed), None):
+                    raise refusal
                 await self._ask_open_calls()
-            except BudgetError as error:
-                passing = error  # answers free what was reserved for more
+            except (BudgetError, BatchFailedError) as error:
+                passing = error  # answers free what was reserved, or waits, for more
             except TransportError as error:
                 if self._control.batching != "wait":
                     raise
@@ -153,8 +162,10 @@ class BatchRun:
             if passing is not None:
                 if not waiting:
                     raise passing
-                limited = isinstance(passing, BudgetError)
-                self._say(_LIMITED if limited else f"Its batch interface failed ({passing}).")
+                if isinstance(passing, TransportError):
+                    self._say(f"The provider cannot be reached ({passing}); trying again.")
+                else:
+                    self._say(_LIMITED if isinstance(passing, BudgetError) else str(passing))
             stopped = self._must_stop()
             if self._control.batching != "wait" or not waiting or stopped:
                 break
@@ -168,7 +179,7 @@ class BatchRun:
             raise out_of_time(unasked)
         seconds = self._counters.seconds
         total = self._counters.total
-        return replace(total, in_batches=waiting, seconds=seconds, stopped=stopped)
+        return replace(total, in_batches=waiting, batched=True, seconds=seconds, stopped=stopped)
 
     def _must_stop(self) -> bool:
         return self._halted or self._control.seconds_left == 0.0
@@ -301,23 +312,24 @@ class BatchRun:
         ledgered.note(self._ledger, batch, remote_id=remote.id, remote_status=remote.status)
 
     def _refused(self, batch: CallBatch, claimed: ledgered.Claimed, error: Exception) -> None:
-        why = (Failure("refused", str(error), final=True), Spend())
+        why = (Failure("refused", str(error)), Spend())
         ledgered.give_up(self._ledger, batch, claimed, dict.fromkeys(claimed, why), ends=True)
 
-    async def _look_after(self, batch: CallBatch) -> None:
-        """Go on with an open batch after the last step that is recorded."""
+    async def _look_after(self, batch: CallBatch) -> BatchFailedError | None:
+        """Go on with an open batch after the last step that is recorded; return its refusal."""
         if not ledgered.hold(self._ledger, batch):
-            return  # another process is at it
+            return None  # another process is at it
         remote = await _found(self._provider, batch)
         if remote is not None:
             ledgered.note(self._ledger, batch, remote_id=remote.id, remote_status=remote.status)
             if remote.has_ended:
-                await self._take_in(batch, remote)
+                return await self._take_in(batch, remote)
         elif (reason := _free_lost(self._ledger, batch)) is not None:
-            self._say(f"Batch {batch.owner} of model {batch.model!r}: {reason}.")
+            self._say(f"Batch {batch.name} of model {batch.model!r}: {reason}.")
+        return None
 
-    async def _take_in(self, batch: CallBatch, remote: RemoteBatch) -> None:
-        """Store what the batch brought, and set its other calls free."""
+    async def _take_in(self, batch: CallBatch, remote: RemoteBatch) -> BatchFailedError | None:
+        """Store what the batch brought, and set its other calls free; return its refusal."""
         claimed = ledgered.open_calls(self._ledger, batch)
         missing = dict(claimed)
         why: dict[str, tuple[Failure, Spend]] = {}
@@ -352,39 +364,50 @@ class BatchRun:
                     is_whole = False
         # What an ended batch did not answer was not billed, unless answers of it were lost.
         lost = not is_whole or lines < remote.completed + remote.failed
-        said = f": {remote.reason}" if remote.reason else ""
-        reason = f"the batch is {remote.status} and has no answer to it{said}"
+        said = f": {remote.reason.rstrip('.')}" if remote.reason else ""
+        reason = f"the batch ended ({remote.status}) without an answer to this call{said}"
         failure = Failure("no_answer_in_batch", reason, maybe_paid=lost)
         why |= {key: (failure, most if lost else Spend()) for key, (_, most) in missing.items()}
+        refused = remote.status == "failed" and not lines
+        again = self._again() if self._resumes and not refused else why.keys()
+        for key, (failure, charged) in why.items():
+            self._tries[key] += not refused
+            is_last = key not in again or self._tries[key] >= self._entry.max_attempts
+            why[key] = replace(failure, final=failure.final or is_last), charged
         ledgered.give_up(self._ledger, batch, claimed, why, ends=True)
+        if others is not None:
+            raise others
+        if refused:
+            return BatchFailedError(
+                f"Batch {remote.id} of model {batch.model!r} failed at its provider{said}. "
+                f"{_NOT_LOST}: correct what it names (`max_requests` makes smaller batches), and "
+                "run the same command again."
+            )
         if why:
             first = next(iter(why.values()))[0].message.rstrip(".")
             self._say(f"Batch {remote.id} left {len(why):,} of its calls unanswered: {first}.")
-        again = self._again() if self._resumes else why.keys()
         for key, (failure, charged) in why.items():
             total = self._counters.total
             total.maybe_paid += failure.maybe_paid
             total.maybe_paid_usd += charged.usd
-            self._tries[key] += 1
-            is_last = key not in again or self._tries[key] >= self._entry.max_attempts
-            if key in self._calls and (failure.final or is_last):
+            if key in self._calls and failure.final:
                 total.words = failure.message
                 self._ended(key, "failed", None)
-        if others is not None:
-            raise others
+        return None
 
     async def _judge(self, reply: Reply, reserve: Spend) -> Answered | Failure:
         """Return the outcome of one line, or why it brought none."""
         call = self._calls.get(reply.key)
         if reply.status != 200:
-            error = self._provider.error_of(reply.status, reply.body)
+            error = self._provider.error_of(reply.status or 500, reply.body)
             if isinstance(error, RejectedError):
                 if error.why in ("context_overflow", "content_filter"):
                     outcome = unanswered(None, str(error), error.why, attempts=1)
                     return self._answered(call, reply.key, outcome, Spend())
                 return Failure(error.why, str(error), status=reply.status, final=True)
             final = isinstance(error, ContextCliffError)
-            return Failure("error_in_batch", str(error), status=reply.status, final=final)
+            words = str(error) if reply.status else self._provider.reason_of(reply.body)
+            return Failure("error_in_batch", words, status=reply.status, final=final)
         own: PromptCount | None = None
         if call is None:  # the study asks it no more; its answer is paid
             size = CallSize(reserve.tokens, reserve.tokens, 0, reserve.tokens)
@@ -426,9 +449,9 @@ async def _found(provider: BatchInterface, batch: CallBatch) -> RemoteBatch | No
 
 def _free_lost(ledger: Ledger, batch: CallBatch) -> str | None:
     """End a batch that its provider does not have; return why, or None if it may have it yet."""
-    reason, is_gone = "it was not created, and its calls are free", batch.remote_id is not None
+    reason, is_gone = "it was never created; its calls cost nothing", batch.remote_id is not None
     if is_gone:
-        reason = "its provider does not have it any more; its calls are charged, and free"
+        reason = "its provider does not have it any more; its calls stay charged"
     elif batch.file_id is not None:
         begun = datetime.fromisoformat(batch.begun_at)
         if (datetime.now(UTC) - begun).total_seconds() <= SEEN_AFTER_S:
@@ -457,7 +480,7 @@ def cancel(entry: ModelEntry, ledger: Ledger, batch: CallBatch) -> str:
             process looks after it.
     """
     if not ledgered.hold(ledger, batch):
-        raise EngineError(f"Another process looks after batch {batch.owner}; end that one first.")
+        raise EngineError(f"Another process looks after batch {batch.name}; end that one first.")
 
     async def cancelled(provider: BatchInterface) -> str:
         remote = await _found(provider, batch)
@@ -465,7 +488,7 @@ def cancel(entry: ModelEntry, ledger: Ledger, batch: CallBatch) -> str:
             if _free_lost(ledger, batch) is None:
                 raise TransportError("not_listed", "its provider may not list it yet")
             return "cancelled"
-        if not remote.has_ended:
+        if not remote.has_ended and remote.status != "cancelling":
             remote = await provider.cancel(remote.id)
         ledgered.note(ledger, batch, remote_id=remote.id, remote_status=remote.status)
         return remote.status
@@ -476,7 +499,7 @@ def cancel(entry: ModelEntry, ledger: Ledger, batch: CallBatch) -> str:
             return session.submit(cancelled(session.engine.batches())).result()
         except (RejectedError, TransportError) as error:
             raise EngineError(
-                f"Batch {batch.owner} of model {entry.name!r} cannot be cancelled ({error}); see "
+                f"Batch {batch.name} of model {entry.name!r} cannot be cancelled ({error}); see "
                 "`contextcliff batches list`, and try again."
             ) from error
 
@@ -504,10 +527,11 @@ def has_ended(entry: ModelEntry, batch: CallBatch, within_s: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A line of a file of results: the call's key, the status, and the body of reply or error."""
+    """A line of a file of results: the call's key, the status of the reply (None: there is none),
+    and the body of reply or error."""
 
     key: str
-    status: int
+    status: int | None
     body: dict[str, Any]
 
     @classmethod
@@ -523,7 +547,7 @@ class Reply:
         if isinstance(response, dict) and isinstance(body := response.get("body"), dict):
             status = response.get("status_code")
             return cls(key, status if isinstance(status, int) else 200, body)
-        return cls(key, 500, {"error": error if isinstance(error, dict) else {}})
+        return cls(key, None, {"error": error if isinstance(error, dict) else {}})
 
 
 def _answered_at(body: Mapping[str, Any], taken_in_at: str) -> str:

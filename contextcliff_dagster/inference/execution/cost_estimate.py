@@ -116,7 +116,8 @@ class CostLine:
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """The lines and their sums. ``pace``: source of the seconds for each model.
+    """The lines and their sums. ``pace``: source of the seconds for each model. ``waiting``: calls
+    that wait in batches, which count as known (cached).
 
     ``notes``: sentences about old prices, the memory and disk of engine `kvpress`, and work before
     the first call. ``price_unknown``: models with calls of unknown price
@@ -128,6 +129,7 @@ class CostEstimate:
     notes: tuple[str, ...] = ()
     price_unknown: tuple[str, ...] = ()
     in_batches: bool = False
+    waiting: int = 0
 
     @property
     def calls(self) -> int:
@@ -275,7 +277,8 @@ def estimate(
         "count as measured; `contextcliff import FILE --adopt` takes them instead."
         for origin, n in sorted(Counter(imported.values()).items())
     ]
-    return CostEstimate(tuple(lines), pace, (*notes, *reads.notes()), tuple(unknown), batched)
+    notes += reads.notes()
+    return CostEstimate(tuple(lines), pace, tuple(notes), tuple(unknown), batched, asked)
 
 
 def _add_up(

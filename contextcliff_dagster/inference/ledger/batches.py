@@ -40,6 +40,11 @@ class CallBatch:
     remote_status: str | None = None
     ended_at: str | None = None
 
+    @property
+    def name(self) -> str:
+        """The provider's id, if it is known, else ours."""
+        return self.remote_id or self.owner
+
 
 @dataclass(frozen=True, slots=True)
 class ToAsk:

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
-from contextcliff_dagster.contracts import EngineError, StudyError
+from contextcliff_dagster.contracts import ASKED_BY, EngineError, StudyError
 from contextcliff_dagster.inference.ledger.backend import Database
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.schema import ANSWERED, joined
@@ -153,6 +153,13 @@ def record_identity(
 
 def identity_changed(study: str, campaign: str, model: str, differences: list[str]) -> EngineError:
     """Return the error for a model whose identity changed since the campaign began."""
+    if all(difference.startswith(f"server_{ASKED_BY}:") for difference in differences):
+        return EngineError(
+            f"Campaign {campaign} of study {study!r} asked model {model!r} the other way, streamed "
+            "or in batches; ask it as before (with or without --batch), or pool both "
+            "(`pool_batch: true` in its `batch` block), or begin a new campaign "
+            f"(`contextcliff campaign new {study}`)."
+        )
     return EngineError(
         f"Model {model!r} has changed since campaign {campaign} of study {study!r} began "
         f"({'; '.join(differences)}). The two are never pooled: start a new campaign "

@@ -349,8 +349,8 @@ class BatchSettings(Strict):
     )
     window: str = Field(
         default="24h",
-        pattern=r"^\d{1,4}[hd]$",
-        description="Within which the provider answers",
+        pattern=r"^[1-9]\d{0,3}[hd]$",
+        description="Within which the provider answers: hours or days",
         json_schema_extra={"with": {"discount": 0.5}},
     )
     max_requests: Count = Field(

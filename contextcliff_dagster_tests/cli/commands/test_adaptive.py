@@ -97,7 +97,7 @@ def test_rounds_end_at_the_paid_budget_and_keep_what_it_bought(
         few = call(*profile, "--budget", "1", env=env)
         # Not even the pilot: a sentence instead of a report of a few answers.
         assert (few.code, few.out) == (2, "")
-        assert "budget of $1.0000 is used up" in few.sentences[-1]
+        assert "budget of $1.0000 has no room" in few.sentences[-1]
         assert "everything measured is kept" in few.sentences[-1]
         spent, sent, kept = money_of(store)
         assert 0 < spent <= 1
@@ -108,7 +108,7 @@ def test_rounds_end_at_the_paid_budget_and_keep_what_it_bought(
         rounds = [line for line in ended.err.splitlines() if line.startswith("priced: Round ")]
         assert rounds
         (early,) = [line for line in ended.err.splitlines() if "ended early" in line]
-        assert "budget of $7.0000 is used up" in early
+        assert "budget of $7.0000 has no room" in early
         spent, sent, kept = money_of(store)
         assert 4 < spent <= 7
         assert 15 < sent == kept < 50  # more than the pilot, less than all; nothing paid twice

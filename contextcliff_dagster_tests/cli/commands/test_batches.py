@@ -86,7 +86,7 @@ def test_calls_are_submitted_and_their_answers_taken_in(
     assert spent(contextcliff_home) == pytest.approx(tokens * 1000e-6 / 2)  # half the price
     page = (Store(contextcliff_home).report_dir("short", result["campaign"])) / "report.md"
     assert "not measured (batch)" in page.read_text("utf-8")
-    assert f"for {CALLS} of {CALLS} calls, which a batch asked" in page.read_text("utf-8")
+    assert f"for {CALLS} of {CALLS} calls." in page.read_text("utf-8")
 
 
 def test_an_estimate_shows_both_prices(profile: Profile, server: BatchServer) -> None:
@@ -111,7 +111,7 @@ def test_batch_answers_are_another_model_s_unless_they_are_pooled(
     profile("--batch")
     streamed = profile()
     assert streamed.code == 2
-    assert_one_sentence(streamed, "server_asked_by: batch -> not given")
+    assert_one_sentence(streamed, "the other way, streamed or in batches")
     assert not server.bills()
     models.write_text(MODEL % (server.url, "{discount: .5, pool_batch: true}"))
     server.faults["expired"] = 1
@@ -128,7 +128,7 @@ def test_batch_answers_are_another_model_s_unless_they_are_pooled(
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--batch", "--ttft-limit", "100ms"], "cannot be judged in batches"),
+        (["--batch", "--ttft-limit", "100ms"], "cannot be judged; leave it out"),
         (["--batch", "--sentinel"], "--sentinel measures"),
         (["--wait"], "--wait waits for the answers of batches"),
     ],
@@ -148,6 +148,40 @@ def test_a_model_without_batches_is_refused(
     assert_one_sentence(ended, "add `batch: {discount: 0.5}`")
 
 
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("failed", "failed at its provider: token_limit_exceeded: Too many tokens"),
+        ("create_400", "its provider refuses the batch"),
+    ],
+)
+def test_a_batch_that_the_provider_refuses_is_not_sent_again_and_gives_no_report(
+    profile: Profile, server: BatchServer, fault: str, says: str
+) -> None:
+    server.polls_a_step, server.faults[fault] = 1, 9
+    ended = profile("--batch", "--wait")
+    assert ended.code == 2
+    assert says in " ".join(ended.err.split())
+    assert "correct what it names" in ended.err
+    assert "FAILURE RISK REPORT" not in ended.out
+    assert server.count("POST", "/batches") == 1
+    server.faults.clear()
+    assert json.loads(profile("--batch", "--wait", "--json").out)["cliffs"][0]["n"] == CALLS
+    assert len(server.bills()) == CALLS
+
+
+def test_what_waits_is_said_wherever_it_is_missing(
+    profile: Profile, server: BatchServer, contextcliff_home: Path
+) -> None:
+    profile("--batch")
+    assert "is answered or waits in a batch" in profile("--batch", "--dry-run").out
+    reported = call("report", "short")
+    assert reported.code == 2
+    assert_one_sentence(reported, "later run `contextcliff batches resume short`")
+    assert "No batch of study 'shorts'" in call("batches", "list", "shorts").out
+    assert "No batch of study 'shorts' is open" in call("batches", "resume", "shorts").err
+
+
 def test_a_round_is_a_batch(profile: Profile, server: BatchServer) -> None:
     rounds = ("--batch", "--pilot", "2", "--until", "5%", "--round", "3")
     for number in (1, 2):
@@ -165,18 +199,25 @@ def test_a_cancelled_batch_is_asked_again_where_its_user_says_so(
 ) -> None:
     profile("--batch")
     (listed,) = json.loads(call("batches", "list", "--json").out)
-    assert call("batches", "cancel", listed["remote_id"]).code == 0
+    for _ in range(2):
+        cancelled = call("batches", "cancel", listed["remote_id"])
+        assert (cancelled.code, "is cancelling" in cancelled.out) == (0, True), cancelled.err
     server.advance(1)
     resumed = call("batches", "resume", "short")
     assert resumed.code == 0, resumed.err
     assert f"left {CALLS // 2} of its calls unanswered" in resumed.err  # half of them were answered
     assert f"{CALLS // 2} answers taken in" in resumed.out
+    assert "`contextcliff profile short --batch` tries again" in resumed.out
+    page = next(Path(line[8:].strip()) for line in resumed.out.splitlines() if "Report:" in line)
+    unanswered = page.with_name("report.md").read_text("utf-8").partition("What was not")[2]
+    assert f"{CALLS // 2} transport_error" in unanswered
     assert len(server.batches()) == 1
     assert f"{CALLS // 2} calls of campaign" in profile("--batch").out
     again = call("batches", "cancel", listed["owner"])
     assert again.code == 2
     assert_one_sentence(again, "has ended already")
-    assert json.loads(call("batches", "resume", "--json").out) == []
+    (waiting,) = json.loads(call("batches", "resume", "--json").out)
+    assert waiting["waiting"] == {"priced": CALLS // 2}
     server.advance(3)
     (reported,) = json.loads(call("batches", "resume", "--json").out)
     assert reported["calls"]["priced"]["answered"] == CALLS // 2

@@ -319,7 +319,7 @@ def test_a_batch_that_a_process_looks_after_is_not_cancelled(
 
 
 def test_the_budget_bounds_what_is_asked(ledger: Ledger, server: BatchServer) -> None:
-    with pytest.raises(BudgetError, match="used up"):
+    with pytest.raises(BudgetError, match="has no room"):
         run(ledger, server, budget=Budget(usd=0.01))
     first = run(ledger, server, budget=Budget(usd=1.5))  # answers free what is reserved for more
     reserved = ledger.spent("s", "c").usd

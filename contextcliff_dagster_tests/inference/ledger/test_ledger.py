@@ -123,7 +123,7 @@ def test_the_budget_holds_before_the_call_and_counts_what_is_reserved(
     budget = Budget(usd=1.0)
     for call in CALLS[:2]:
         assert begin(sqlite_ledger, call, 0.5, budget).state == "send"
-    with pytest.raises(BudgetError, match=r"\$1.0000 is used up"):
+    with pytest.raises(BudgetError, match=r"\$1.0000 has no room"):
         begin(sqlite_ledger, CALLS[2], 0.01, budget)
     assert sqlite_ledger.stats()["attempts"] == 2
 

@@ -167,6 +167,10 @@ class BatchInterface:
         """Return the error that a line of a file of results reports."""
         return self._errors.sort(StatusError(Reply(status, {}, orjson.dumps(body))))
 
+    def reason_of(self, body: Mapping[str, Any]) -> str:
+        """Return the words of an error that stands in a file of results instead of a reply."""
+        return self._errors.redact(_reason([body.get("error")]))
+
     async def _question(self, path: str, of: str = "") -> dict[str, Any]:
         return await retry(partial(self._ask, path, of=of), QUESTIONS)
 
@@ -236,7 +240,8 @@ def _reason(errors: Any) -> str:
     """Return the messages of a batch's errors, each with the line of the input, if it has one."""
     sentences = []
     for error in objects_in(errors):
-        message = _text(error.get("message")) or _text(error.get("code")) or "no reason given"
+        message, code = _text(error.get("message")), _text(error.get("code"))
         line = token_count(error.get("line"))
-        sentences.append(message if line is None else f"line {line}: {message}")
+        named = [code if line is None or not message else f"line {line}", message]
+        sentences.append(": ".join(filter(None, named)) or "no reason given")
     return "; ".join(sentences)

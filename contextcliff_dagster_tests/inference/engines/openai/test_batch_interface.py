@@ -189,7 +189,8 @@ def test_a_batch_that_does_not_complete_has_the_results_that_there_are(
         assert len(output_of(server, batch)) == answered
         lines = through(server.url, lambda batches: read_all(batches, batch.error_file))
         assert [json.loads(line)["response"] for line in lines] == [None] * others
-    assert batch.reason == ("Too many tokens for [hidden]." if fault == "failed" else "")
+    reason = "token_limit_exceeded: Too many tokens for [hidden]."
+    assert batch.reason == (reason if fault == "failed" else "")
     assert len(server.bills()) == answered
 
 

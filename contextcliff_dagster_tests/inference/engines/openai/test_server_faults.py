@@ -99,7 +99,7 @@ def test_no_reported_usage_switches_a_budget_off_or_ends_it_for_good(
     plan = plan_of(LedgerSample(1, 40, max_tokens=100), 40)
     with on_a_thread(server.handle) as url, Ledger.open(tmp_path / "state.db") as ledger:
         entry = openai_entry(url, concurrency=1, revision="1", price=PRICE, tokenizer="reference")
-        with pytest.raises(BudgetError, match="is used up"):
+        with pytest.raises(BudgetError, match="has no room"):
             measure(plan, entry, ledger, RunControl(Budget(usd=1.0)))
         (reserved,) = ledger.read("SELECT max(reserved_usd) FROM attempts")[0]
         assert 0.9 - reserved <= ledger.spent("s", "c").usd <= 1.0
