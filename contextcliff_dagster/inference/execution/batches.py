@@ -144,13 +144,15 @@ class BatchRun:
             self._pin.require_same(outcome)
             self._ended(key, "cached", outcome)
         poll_s = FIRST_POLL_S
+        too_many = 0  # calls that waited when the provider refused more
         while True:
             passing: ContextCliffError | TransportError | None = None
             try:
                 failed = [await self._look_after(batch) for batch in self._open_batches()]
                 if refusal := next(filter(None, failed), None):
                     raise refusal
-                await self._ask_open_calls()
+                if not too_many or len(self._ledger.claimed(self._left)) < too_many:
+                    await self._ask_open_calls()
             except (BudgetError, BatchFailedError) as error:
                 passing = error  # answers free what was reserved, or waits, for more
             except TransportError as error:
@@ -162,6 +164,7 @@ class BatchRun:
             if passing is not None:
                 if not waiting:
                     raise passing
+                too_many = waiting if isinstance(passing, BatchFailedError) else too_many
                 if isinstance(passing, TransportError):
                     self._say(f"The provider cannot be reached ({passing}); trying again.")
                 else:

@@ -318,6 +318,17 @@ def test_a_batch_that_a_process_looks_after_is_not_cancelled(
     assert batches.cancel(entry, ledger, batch) == "cancelling"
 
 
+def test_a_batch_that_is_too_many_is_sent_again_once_another_has_ended(
+    ledger: Ledger, server: BatchServer
+) -> None:
+    server.polls_a_step = 1
+    server.faults["failed"] = 2
+    done = run(ledger, server, wait=True, max_requests=6)
+    assert (done.answered, done.transport_errors) == (CALLS, 0)
+    assert len(sizes(server)) == -(-CALLS // 6) + 2
+    insist_on_every_answer(ledger, server)
+
+
 def test_the_budget_bounds_what_is_asked(ledger: Ledger, server: BatchServer) -> None:
     with pytest.raises(BudgetError, match="has no room"):
         run(ledger, server, budget=Budget(usd=0.01))
