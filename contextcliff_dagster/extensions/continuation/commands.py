@@ -230,10 +230,9 @@ def measure(
         if compat.compat is not None:
             if len(entries) != 1:
                 raise click.UsageError("--compat measures one model; run it once for each.")
-            results = compat.results or Path("results")
             run_name = compat.run_name(entries[0], model_id, at_address=server.api_url is not None)
             study = study_of_run(study, run_name) if model_id is not None else study
-            measure_compat(study, entries[0], results, run_name, options)
+            measure_compat(study, entries[0], compat.results or Path("results"), run_name, options)
             return
         if model_id is not None:
             study = named_study(study, model_id, "--model-id", "study")
@@ -260,10 +259,9 @@ def _models(
             raise click.UsageError(
                 f"--{option} goes with --api-url; add that, or set it in models.yaml or the study."
             )
-    from contextcliff_dagster.inference.models.models_file import get_model, load_models
+    from contextcliff_dagster.inference.models.models_file import get_model
 
-    models_file = load_models()
-    yield [get_model(name, models_file) for name in dict.fromkeys(models)], server.tokenizer
+    yield [get_model(name) for name in dict.fromkeys(models)], server.tokenizer
 
 
 @continuation.command()

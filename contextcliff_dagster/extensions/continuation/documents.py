@@ -629,16 +629,14 @@ def _ensure_part(study: Study, store: Store, number: int, part: str) -> list[dic
     name = section_of(study).text_names[number]
     maker = _maker(study, plan, _digests(study, store)[name].text, tokenizer.fingerprint)
     path = part_file(store, study.name, name, part)
-    stored_rows = read_part(path, maker)
-    if stored_rows is None:
+    if (stored_rows := read_part(path, maker)) is None:
         text = read_source(study, number)
         if section_of(study).compat:
             rows = compat_rows(study, name)
         elif part == HUMAN:
             rows = human_rows(plan, text, tokenizer)
         else:
-            point = plan.points(text)[int(part.removeprefix("p"))]
-            rows = passage_rows(plan, point, tokenizer)
+            rows = passage_rows(plan, plan.points(text)[int(part.removeprefix("p"))], tokenizer)
         write_part(path, rows, maker)
         stored_rows = read_part(path, maker) or []
     return stored_rows

@@ -142,8 +142,7 @@ def plot_rounds(runs: Sequence[Run], dpi: int) -> bytes:
     """
     lines = []
     for place, run in enumerate(runs):
-        most = max(map(len, run.rounds.values()))
-        for turn in range(most):
+        for turn in range(max(map(len, run.rounds.values()))):
             figures = {s: rounds[turn] for s, rounds in run.rounds.items() if turn < len(rounds)}
             single = len(runs) == 1
             name = f"R{turn + 1}" if single else None
@@ -255,8 +254,7 @@ def plot_enhanced(run: Run, result: dict[str, Any], dpi: int) -> bytes:
 
 def _draw_composite(axes: Axes, result: dict[str, Any]) -> None:
     sizes, scores = result["context_sizes"], result["composite_scores"]
-    limits = house.with_air(*house.token_limits([float(size) for size in sizes]))
-    house.token_axis(axes, limits)
+    house.token_axis(axes, house.with_air(*house.token_limits([float(size) for size in sizes])))
     for low, high, zone, word in _ZONES:
         axes.axhspan(low, high, color=house.ZONE_SHADE[zone], lw=0, zorder=0)
         axes.text(

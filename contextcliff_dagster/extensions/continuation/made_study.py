@@ -524,13 +524,12 @@ def print_written(written: Written, *, as_json: bool) -> None:
 
 
 def _say_notes(study: Study, *, repeated: bool) -> None:
-    section = study.sections["continuation"]
     if repeated:
         say(
             "Note: the text is too short for the largest window and is repeated, so the author's "
             "continuation may be in the context."
         )
-    if section.word_list == BUILT_IN:
+    if study.sections["continuation"].word_list == BUILT_IN:
         say(
             "Note: the cloze score uses the built-in list of familiar words, not that of Dale and "
             "Chall; --word-list names another."

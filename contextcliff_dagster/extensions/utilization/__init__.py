@@ -31,5 +31,4 @@ __all__ += ["ContextBenchmark", "run_benchmark"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.context_benchmark")
-    return getattr(module, name)
+    return getattr(importlib.import_module(f"{__name__}.context_benchmark"), name)

@@ -47,15 +47,14 @@ UTILIZATION_OPTIONS = SectionOptions(
 
 def made_study(keys: Mapping[str, Any], models: tuple[str, ...]) -> Study:
     """Return the study that the options describe, named after them; raise StudyError."""
-    from contextcliff_dagster.inference.models.models_file import get_model, load_models
+    from contextcliff_dagster.inference.models.models_file import get_model
 
     if not models:
         raise StudyError(
             "`contextcliff utilization` needs --model NAME, the model to measure; "
             "`contextcliff models` lists the names."
         )
-    models_file = load_models()
-    entries = [get_model(name, models_file) for name in models]
+    entries = [get_model(name) for name in models]
     tokenizer = keys.get("tokenizer") or entries[0].tokenizer or ""
     study = UTILIZATION_OPTIONS.study(
         {key: value for key, value in keys.items() if key != "tokenizer"},
@@ -114,7 +113,6 @@ def export(options: Mapping[str, Any], folder: Path, study: str | None, as_json:
     from contextcliff_dagster.extensions.utilization.export import export as write
     from contextcliff_dagster.studies import find_study
 
-    store = Store.default()
     models = options["models"] or _NO_MODEL
     source = find_study(study) if study else made_study(options["keys"], models)
     section = source.sections.get("utilization")
@@ -123,7 +121,7 @@ def export(options: Mapping[str, Any], folder: Path, study: str | None, as_json:
     _say_left_out(source)
     with dagster_log(options["verbose"]):
         exported = write(
-            whole_documents(source, store),
+            whole_documents(source, Store.default()),
             folder,
             thought=section.thought[0],
             question_place=section.question_place[0],

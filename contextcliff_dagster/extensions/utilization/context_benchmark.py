@@ -161,8 +161,7 @@ class ContextBenchmark:
 
     def generate(self) -> None:
         """Generate records and question; raise StudyError if the scale cannot be reached."""
-        solver = ScaleSolver(self._count)
-        solved = solver.solve(Wish(self.type, self.tokens, self.seed))
+        solved = ScaleSolver(self._count).solve(Wish(self.type, self.tokens, self.seed))
         self._documents = {}
         self.benchmark = solved.data
         self.question, self.data = _designed(solved.data)
@@ -188,8 +187,7 @@ class ContextBenchmark:
     def prompt(self, format: str) -> str:
         """Return the design document's prompt, which asks for the number or the named value."""
         question = self._generated()[1]
-        ending = asked(question.text, question.form, "off")
-        return f"{self.document(format)}\n\n{QUESTION}{ending}:"
+        return f"{self.document(format)}\n\n{QUESTION}{asked(question.text, question.form, 'off')}:"
 
     def verify_answer(self, response: str) -> bool:
         """Return whether the only number or value in a reply is the right one (see `scoring`)."""

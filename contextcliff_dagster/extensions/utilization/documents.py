@@ -270,8 +270,7 @@ def read_text(path: Path, document_id: str) -> str:
 
     try:
         with pq.ParquetFile(path) as file:
-            ids = file.read(["document_id"])["document_id"].to_pylist()
-            row = ids.index(document_id)
+            row = file.read(["document_id"])["document_id"].to_pylist().index(document_id)
             text = str(file.read_row_group(row, ["text"])["text"][0].as_py())
     except (pa.ArrowException, OSError, ValueError) as error:
         raise StoreError(
@@ -445,10 +444,9 @@ class UtilizationDocuments(KeptDocuments):
     def depends_on(self, study: Study) -> Mapping[str, Any]:
         section = section_of(study)
         keys = {"benchmarks", "formats", "scales", "seeds", "questions", "match", *_OF_DOCUMENT}
-        settings = section.model_dump(mode="json", include=keys)
         unproved = unproved_benchmark()
         return {
-            **settings,
+            **section.model_dump(mode="json", include=keys),
             **({"unproved": unproved} if unproved in section.benchmarks else {}),
             "factorial": section.factorial,
             "tokenizer": tokenizer_name(study, "utilization"),
@@ -512,8 +510,7 @@ def left_out(study: Study, store: Store) -> bool:
 
 def spec_hash(batches: Sequence[Batch]) -> str:
     """Return the SHA-256 (hex) of the parts that determine the documents of ``batches``."""
-    hashes = "".join(batch.hash for batch in batches)
-    return hashlib.sha256(hashes.encode()).hexdigest()
+    return hashlib.sha256("".join(batch.hash for batch in batches).encode()).hexdigest()
 
 
 def ensure_batch(study: Study, store: Store, batch: Batch) -> list[dict[str, Any]]:
@@ -522,8 +519,7 @@ def ensure_batch(study: Study, store: Store, batch: Batch) -> list[dict[str, Any
     Raise as `make_batch`, and StoreError if the file cannot be written.
     """
     path = batch_file(store, study.name, batch)
-    rows = read_batch(path, batch.hash)
-    if rows is None:
+    if (rows := read_batch(path, batch.hash)) is None:
         write_batch(path, make_batch(batch, solver_of(tokenizer_name(study, "utilization"))))
         rows = read_batch(path, batch.hash)
         assert rows is not None
@@ -533,8 +529,7 @@ def ensure_batch(study: Study, store: Store, batch: Batch) -> list[dict[str, Any
 def listed(study: Study, store: Store) -> Iterator[dict[str, Any]]:
     """Yield the documents of a study in list order; make missing ones."""
     DOCUMENTS.freeze(study, store)
-    made_by = spec_hash(batches_of(study, store))
-    document_list = read_list(documents_dir(store, study.name), made_by)
+    document_list = read_list(documents_dir(store, study.name), spec_hash(batches_of(study, store)))
     assert document_list is not None
     yield from document_list.documents
 

@@ -152,8 +152,7 @@ class Utilization(Experiment):
         if left_out(study, run.store):
             missing = unproved_sentence("is left out")
             results = [replace(one, warnings=[*one.warnings, missing]) for one in results]
-        alarm = difference_alarm(results, run.campaign)
-        return Analysis(results, alarm=alarm)
+        return Analysis(results, alarm=difference_alarm(results, run.campaign))
 
     def check_results(self, run: StudyRun) -> Sequence[CheckOutcome]:
         return [check_plateau(self.read_results(run))]
@@ -165,8 +164,7 @@ class Utilization(Experiment):
         from contextcliff_dagster.extensions.utilization.report.page import utilization_page
         from contextcliff_dagster.reporting.sections import deeper
 
-        page = utilization_page(results, title="Utilization of the context by format")
-        return deeper(page.head)
+        return deeper(utilization_page(results, title="Utilization of the context by format").head)
 
     def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
         from contextcliff_dagster.extensions.utilization.report.page import write_utilization_report

@@ -192,12 +192,11 @@ _UNKNOWN = "unknown"
 
 def reader_identity(entry: ModelEntry) -> dict[str, Any]:
     """Return everything that determines a reader's answers; raise EngineError without a law."""
-    planted = entry.engine == "utilization-planted"
     return {
         "engine": entry.engine,
         "readers_version": READERS_VERSION,
         "tokenizer": entry.tokenizer or DEFAULT_TOKENIZER,
-        "law": repr(_law(entry)) if planted else None,
+        "law": repr(_law(entry)) if entry.engine == "utilization-planted" else None,
         "window_tokens": entry.window_tokens or UNLIMITED,
     }
 

@@ -114,8 +114,7 @@ def _tag(
     parts = {str(int(name.partition("-")[2])) for name in names} or {
         extracted.answer.lstrip("-").lower()
     }
-    in_text = parts <= stated(document_id)
-    return FailureTag.WRONG_EVIDENCE if in_text else FailureTag.HALLUCINATION
+    return FailureTag.WRONG_EVIDENCE if parts <= stated(document_id) else FailureTag.HALLUCINATION
 
 
 def _margin(answer: str | None, expected: str) -> float | None:

@@ -209,8 +209,7 @@ class _Model:
 
     def _integer(self, variable: Variable) -> cp_model.IntVar:
         if variable not in self._integers:
-            largest = len(DOMAINS[variable[1]]) - 1
-            self._integers[variable] = self._model.new_int_var(0, largest, "")
+            self._integers[variable] = self._model.new_int_var(0, len(DOMAINS[variable[1]]) - 1, "")
         return self._integers[variable]
 
     def _literal(self, variable: Variable, value: Any) -> cp_model.IntVar:
@@ -363,12 +362,9 @@ class WarehouseSolver:
 
     def faults(self) -> list[str]:
         """Return one phrase for each kind of fault in the records; empty for a valid document."""
-        faults = []
-        for phrase, query in _FAULTS.items():
-            row = self._sql.execute(f"{query} ORDER BY ALL LIMIT 1").fetchone()
-            if row is not None:
-                faults.append(phrase.format(*row))
-        return faults
+        queries = ((phrase, f"{query} ORDER BY ALL LIMIT 1") for phrase, query in _FAULTS.items())
+        rows = ((phrase, self._sql.execute(query).fetchone()) for phrase, query in queries)
+        return [phrase.format(*row) for phrase, row in rows if row is not None]
 
     def solve(self, abouts: Sequence[About]) -> list[Solution]:
         """Return the possible answers to each question; see `Solver`."""
@@ -607,8 +603,7 @@ def verify_records(
     """Return the verdict on each question from parsed records; see `Verifier.verify`."""
     solver = solver_for(records, benchmark)
     if faults := solver.faults() if records else ["the text has no records"]:
-        fault = "; ".join(faults)
-        return [Verdict(None, False, False, "records", fault)] * len(questions)
+        return [Verdict(None, False, False, "records", "; ".join(faults))] * len(questions)
     results = solver.solve([question.about for question in questions])
     return [_verdict(question, result) for question, result in zip(questions, results, strict=True)]
 

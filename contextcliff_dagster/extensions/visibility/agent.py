@@ -347,8 +347,7 @@ def _document(task: Task, axes: Axes, texts: Texts) -> str:
     if axes.metric != "hidden":
         parts.append(texts.metric if axes.metric == "shown" else texts.metric_placebo)
     if axes.direction == "shown":
-        word = "higher" if task.score.higher_is_better else "lower"
-        parts.append(f"A {word} score is better.")
+        parts.append(f"A {'higher' if task.score.higher_is_better else 'lower'} score is better.")
     if axes.bounds == "shown":
         parts.append(f"Bounds: {'; '.join(map(_bounds, task.space.parameters))}.")
     return "\n".join(parts)

@@ -186,8 +186,7 @@ class HillClimb:
         return self._sign * trial.evaluation.validation
 
     def _round(self) -> list[tuple[int, float]]:
-        count = len(self._space.parameters)
-        moves = list(product(range(count), (1.0, -1.0)))
+        moves = list(product(range(len(self._space.parameters)), (1.0, -1.0)))
         return [moves[k] for k in self._rng.permutation(len(moves))]
 
     def _moved(self, config: Config, number: int, direction: float) -> dict[str, Value]:

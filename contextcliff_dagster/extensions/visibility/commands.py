@@ -38,7 +38,7 @@ from contextcliff_dagster.extensions.visibility.section import (
     section_of,
 )
 from contextcliff_dagster.extensions.visibility.tasks import kaggle
-from contextcliff_dagster.inference.models.models_file import ModelEntry, get_model, load_models
+from contextcliff_dagster.inference.models.models_file import ModelEntry, get_model
 from contextcliff_dagster.reporting.wording import count, score
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, known_study
@@ -74,9 +74,7 @@ def made_study(
         StudyError: a model is unknown, an option has an invalid value, or ``name`` is invalid or
             belongs to a study with other options.
     """
-    models_file = load_models()
-    entries = [get_model(model, models_file) for model in models]
-    _read_keys(entries)
+    _read_keys([get_model(model) for model in models])
     levels = {axis: f"--levels {axis}=" for axis in AXES} if command == "grid" else {}
     study = SectionOptions(
         "visibility",

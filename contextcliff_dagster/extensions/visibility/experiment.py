@@ -100,8 +100,7 @@ class Visibility(Experiment):
     def score(self, run: StudyRun, source: Source, rows: Rows) -> Rows:
         from contextcliff_dagster.extensions.visibility.runs.traces import score_rows
 
-        steps = section_of(run.study).steps
-        return score_rows(rows, _runs(run), _benches(run), steps)
+        return score_rows(rows, _runs(run), _benches(run), section_of(run.study).steps)
 
     def traces(self, run: StudyRun, model: str) -> Iterator[Trace]:
         """Yield the trace of each of a model's runs; see `runs.traces.traces_of` for errors."""
@@ -164,8 +163,7 @@ class Visibility(Experiment):
     def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
         from contextcliff_dagster.extensions.visibility.report.page import write_visibility_report
 
-        results = self.read_results(run)
-        return write_visibility_report(run, results, self.read_records(run), others)
+        return write_visibility_report(run, self.read_results(run), self.read_records(run), others)
 
     def depends_on(self, study: Study, step: Step) -> Mapping[str, Any]:
         from contextcliff_dagster.extensions.visibility.runs.traces import SCORING_VERSION

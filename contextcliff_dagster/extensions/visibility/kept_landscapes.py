@@ -138,16 +138,14 @@ def ground_named(name: str, store: Store, section: VisibilitySection) -> Ground:
     made_of, digest = fingerprint(task, data, points, range(splits), 0), data_digest(data)
     if section.is_single:
         return Ground(None, digest, made_of)
-    landscape = read_landscape(store, name, made_of)
-    if landscape is None:
-        step = f"landscape of {name}"
+    if (landscape := read_landscape(store, name, made_of)) is None:
         landscape = tabulate(
             task,
             data,
             points=points,
             splits=range(splits),
             evaluate=Trainings(task, store, digest).evaluation,
-            on_progress=lambda done, of: report_step(step, done, of),
+            on_progress=lambda done, of: report_step(f"landscape of {name}", done, of),
         )
         write_landscape(store, landscape)
     if not (acceptance := accept(landscape)).counts:

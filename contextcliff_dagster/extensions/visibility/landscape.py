@@ -201,11 +201,10 @@ def has_headroom(
         return True
     place = landscape.splits.index(split) if split in landscape.splits else None
     for row in np.argsort(-sign * landscape.means):  # a likely one first: each may be trained
-        known = (landscape.validation, landscape.test)
         scores = (
             evaluate(landscape.configs[row], split)
             if place is None
-            else [table[row, place] for table in known]
+            else [table[row, place] for table in (landscape.validation, landscape.test)]
         )
         if (sign * np.array(scores) - first > landscape.noise).all():
             return True

@@ -139,8 +139,7 @@ def _decline(
         upper = intact_upper(*sides, settings.confidence)
         if not np.ptp(losses):
             # Passages that agree would have the width of single outcomes.
-            limits = intact_limits(*sides, band_quantile(settings.confidence, 1))
-            low, high = limits or (low, high)
+            low, high = intact_limits(*sides, band_quantile(settings.confidence, 1)) or (low, high)
     decline = Decline(
         n_passages=len(losses),
         decline=float(losses.mean()),
@@ -183,8 +182,7 @@ def locate_loss(
     ``shown_at``: first size (tokens) whose decline is significant.
     """
     means = arm.means(endpoint)
-    base = baseline_size(means)
-    if base is None:
+    if (base := baseline_size(means)) is None:
         return None
     paired = [s for s in range(base + 1, len(arm.sizes)) if (~np.isnan(lost(means, base, s))).any()]
     if not paired:
@@ -306,8 +304,7 @@ def components_of(arm: ArmOutcomes) -> Components | None:
     to rounds. With single rounds the two cannot be separated, and ``round`` is null.
     """
     means = arm.means("score")
-    base = baseline_size(means)
-    if base is None:
+    if (base := baseline_size(means)) is None:
         return None
     mask = ~np.isnan(arm.score)
     rounds = mask.sum(axis=2)

@@ -120,8 +120,7 @@ def clean_outcomes(
         )
     score = frame["score"].to_numpy(np.float64, na_value=np.nan)
     names = sorted({str(arm) for arm in frame["arm"]})
-    ordered = [*arms, *(arm for arm in names if arm not in arms)]
-    return _arrays(frame, score, ordered, asked)
+    return _arrays(frame, score, [*arms, *(arm for arm in names if arm not in arms)], asked)
 
 
 def _arrays(

@@ -85,8 +85,7 @@ class Run:
 
 def file_name(*parts: object) -> str:
     """Join names with hyphens; ``/ \\ :`` become hyphens, spaces ``_``, ``<>"|?*`` are dropped."""
-    joined = "-".join(str(part) for part in parts)
-    return joined.translate(str.maketrans("/\\: ", "---_", '<>"|?*'))
+    return "-".join(str(part) for part in parts).translate(str.maketrans("/\\: ", "---_", '<>"|?*'))
 
 
 _CONTEXT_FILE = re.compile(r"context_(\d+)_results\.json")

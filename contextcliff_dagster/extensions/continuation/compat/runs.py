@@ -150,8 +150,7 @@ def chosen_rounds(rounds: Sequence[Round | None], size: int, *, drawn: bool = Tr
         size: number of rounds in a batch.
         drawn: whether rounds are sampled and can differ; otherwise there is a single attempt.
     """
-    attempts = ATTEMPTS if drawn else 1
-    for start in range(0, attempts * size, size):
+    for start in range(0, (ATTEMPTS if drawn else 1) * size, size):
         batch = rounds[start : start + size]
         if len(batch) < size:
             return Batch("open", start + size)
@@ -167,8 +166,7 @@ def chosen_rounds(rounds: Sequence[Round | None], size: int, *, drawn: bool = Tr
             places = []
         for number, place in enumerate(places):
             counted[place] = start + size + number
-        replaced = tuple(start + place for place in places)
-        return Batch("done", len(rounds), tuple(counted), replaced)
+        return Batch("done", len(rounds), tuple(counted), tuple(start + place for place in places))
     return Batch("failed", len(rounds))
 
 
@@ -351,8 +349,7 @@ def was_repeated(study: Study, store: Store) -> bool | None:
     Return None if an older version did not record this and the text no longer exists.
     """
     section = section_of(study)
-    part = part_file(store, study.name, section.text_names[0], point_key(0))
-    for row in read_part(part) or ():
+    for row in read_part(part_file(store, study.name, section.text_names[0], point_key(0))) or ():
         if row["kind"] == "source":
             needed = needed_tokens(section.max_context, section.max_tokens)
             return bool(row["length_tokens"] < needed)
@@ -425,7 +422,6 @@ def metadata_of(
 ) -> dict[str, Any]:
     """Return the metadata of a run for `metadata.json`; ``embedding`` is the embedder's name."""
     section = section_of(study)
-    completed = sum(batch.state == "done" for batch in found.batches.values())
     return {
         **_run_metadata(study, named),
         "embedding_model": embedding,
@@ -448,7 +444,7 @@ def metadata_of(
         "api_url": _address(entry),
         "max_context": section.max_context,
         "end_time": found.finished[-1] if found.finished else None,
-        "successful_contexts": completed,
+        "successful_contexts": sum(batch.state == "done" for batch in found.batches.values()),
         "study": study.name,
         "word_list": section.word_list or None,
     }

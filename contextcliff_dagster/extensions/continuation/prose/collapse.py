@@ -154,8 +154,7 @@ def collapse_of(text: str, author: str | None = None) -> Collapse:
     """
     author_prose = read_prose(author) if author is not None else None
     language = language_of(author_prose.words) if author_prose else None
-    prose = read_prose(text)
-    signs = signs_of(prose, text, language, author_prose)
+    signs = signs_of(read_prose(text), text, language, author_prose)
     if signs.words < LEAST_WORDS:
         # A text of marks and symbols alone is not empty.
         return "garbage" if len("".join(text.split())) > 10 * max(signs.words, 2) else "empty"

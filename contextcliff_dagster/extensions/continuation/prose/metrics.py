@@ -215,10 +215,9 @@ def shared_content(prose: Prose) -> float | None:
     None below three sentences with content words.
     """
     content = ~function_words(prose.words)
-    bounds = [0, *map(int, prose.sentence_ends)]
     sets = [
         {word for word, counts in zip(prose.words[a:b], content[a:b], strict=True) if counts}
-        for a, b in pairwise(bounds)
+        for a, b in pairwise([0, *map(int, prose.sentence_ends)])
     ]
     sets = [first for first in sets if first]
     if len(sets) < _LEAST_SENTENCES:

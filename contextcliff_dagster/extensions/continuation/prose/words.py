@@ -194,8 +194,7 @@ class Prose:
 
     def sentences(self) -> list[str]:
         """Return the sentences of the canonical text that have an end mark."""
-        bounds = [0, *map(int, self.marks_end)]
-        return [self.text[a:b].strip() for a, b in pairwise(bounds)]
+        return [self.text[a:b].strip() for a, b in pairwise([0, *map(int, self.marks_end)])]
 
     def first(self, words: int) -> Prose:
         """Return the first ``words`` words, and the sentences that end within them."""

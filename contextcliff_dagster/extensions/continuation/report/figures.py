@@ -95,13 +95,12 @@ def _draw_declines(axes: Axes, result: ContinuationResult) -> None:
     axes.set_ylabel("decline of the score")
     reach = [result.margin]
     for place, arm in enumerate(result.arms):
-        style = house.look(place)
         for size in arm.score.sizes:
             decline = size.decline
             if decline is None or decline.decline is None:
                 continue
             x = size.context_tokens * _offset(place, len(result.arms))
-            reach += _draw_row(axes, (x, decline.decline), decline, style, result)
+            reach += _draw_row(axes, (x, decline.decline), decline, house.look(place), result)
     most = min(1.05, 1.25 * max(reach))
     axes.set_ylim(-most, most)
     step = min(0.18, 0.7 / len(result.arms))  # so that labels of neighbours do not touch

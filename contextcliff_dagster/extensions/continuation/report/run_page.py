@@ -158,12 +158,10 @@ def points_of(arm: ArmResult, result: ContinuationResult) -> dict[str, list[Poin
 def author_figures(result: ContinuationResult) -> dict[str, tuple[float, Interval | None]]:
     """Return, for each metric, the authors' mean and the band around it."""
     figures: dict[str, tuple[float, Interval | None]] = {}
-    if result.human is not None:
-        human = result.human
+    if human := result.human:
         figures["score"] = human.mean, (human.floor_low, human.floor_high)
     for metric in result.metrics:
-        author = metric.author
-        if author is not None:
+        if author := metric.author:
             band = None if author.sd is None else (author.mean - author.sd, author.mean + author.sd)
             figures[metric.name] = author.mean, band
     return figures

@@ -108,10 +108,8 @@ def clean_answers(records: pd.DataFrame, *, paired: bool = True) -> pd.DataFrame
     for column in ("question_kind", "records", "evidence_position", "expected", "failure"):
         if column not in frame:
             frame[column] = None
-    scores = frame["score"].astype(np.float64)
-    tags = [tag.value for tag in UNSCORED_TAGS]
-    unscored = frame["failure"].isin(tags)
-    frame["score"] = scores.mask(unscored)
+    unscored = frame["failure"].isin([tag.value for tag in UNSCORED_TAGS])
+    frame["score"] = frame["score"].astype(np.float64).mask(unscored)
     # Of replicates without an answer the first tag by name, so that no row order matters.
     frame["missing"] = frame["failure"].where(unscored, "transport_error").astype(str)
     frame = frame.sort_values([*_KEYS, "missing", "score"], kind="stable", ignore_index=True)

@@ -505,12 +505,7 @@ def _by_kind(matched: Matched, likeness: Likeness, asked: Question) -> list[Kind
             KindDifference(
                 question_kind=kind,
                 n=min(len(inside.a.score), len(inside.b.score)),
-                mean_a=estimate.mean_a,
-                mean_b=estimate.mean_b,
-                difference=estimate.difference,
-                ci_low=estimate.ci_low,
-                ci_high=estimate.ci_high,
-                p_value=estimate.p_value,
+                **{name: value for name, value in asdict(estimate).items() if name != "p_exact"},
                 p_holm=None,
             )
         )

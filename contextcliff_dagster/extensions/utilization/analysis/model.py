@@ -347,8 +347,7 @@ def _compare(
         one = compare_scope(matched, Question(a, b, scope, scales, margin, settings))
         scopes.append(_at_floor(one, pair) if _both_at_floor(curves, scope, pair) else one)
     pooled, benchmarks = scopes[0], scopes[1:]
-    floor = _both_at_floor(curves, None, pair)
-    verdict, better = verdict_of(pooled, benchmarks, a, b, floor=floor)
+    verdict, better = verdict_of(pooled, benchmarks, a, b, floor=_both_at_floor(curves, None, pair))
     return FormatComparison(
         a=a,
         b=b,

@@ -198,8 +198,7 @@ def cap_sentence(
         words = joint.join(spans) + (", the longest measured of each" if whole else "")
         sentences.append(f"{capitalised(words)} ({level(confidence)} confidence)")
     for why, names in _without_cap(caps, tolerance).items():
-        formats = " or ".join(f"as {format_name(name)}" for name in names)
-        sentences.append(why.format(formats))
+        sentences.append(why.format(" or ".join(f"as {format_name(name)}" for name in names)))
     if parting and certified and len(sentences) == 1:
         sentences[0] += f"; {parting}"
     elif parting:

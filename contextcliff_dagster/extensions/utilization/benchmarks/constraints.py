@@ -558,8 +558,7 @@ class _Changed(_Assignment):
     def revalue(self, unit: Sequence[Cell], most: int) -> None:
         """Give the cells another value unless that changes more than ``most`` records in total."""
         before = self.truth[unit[0]]
-        options = [value for value in self.domains[unit[0][1]] if value != before]
-        value = self.draws.pick(options)
+        value = self.draws.pick([value for value in self.domains[unit[0][1]] if value != before])
         if any((cell[1], stated) in self._counted for cell in unit for stated in (value, before)):
             return None
         self.truth.update(dict.fromkeys(unit, value))

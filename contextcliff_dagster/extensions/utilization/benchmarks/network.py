@@ -282,8 +282,7 @@ def _require_hard(network: Network, made: Mapping[str, Sequence[Question]]) -> N
     """Raise RetryError if the last record has an answer, or an `as_of` answer is still valid."""
     require_not_last(network.records, made)
     for question in made["as_of"]:
-        at = question.about["at"]
-        if not network.times[0] <= at < network.times[-1]:
+        if not network.times[0] <= question.about["at"] < network.times[-1]:
             raise RetryError
         if network.question("as_of", {**question.about, "at": None}).answer == question.answer:
             raise RetryError

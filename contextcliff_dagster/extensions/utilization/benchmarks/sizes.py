@@ -207,11 +207,10 @@ def generate(
             f"questions, not {questions}; choose a larger scale or fewer questions"
         )
     asked = questions_to_ask(name, seed, kinds, hops, questions)
-    make = _MAKERS[name]
     for attempt, requested in enumerate(_attempts(asked, len(set(kinds or KINDS[name])))):
         draws = Draws(name, seed, parameters.get("draw", 0), attempt)
         try:
-            records, drawn, notes = make(draws, parameters, evidence, requested)
+            records, drawn, notes = _MAKERS[name](draws, parameters, evidence, requested)
         except RetryError:
             continue
         return Benchmark(

@@ -140,9 +140,8 @@ def _identifier(prefix: str, words: str) -> Form:
 
 def _in_full(prefix: str, words: str) -> Form:
     """Return a form such as ``the warehouse with identifier WH-0042``."""
-    size = len(words)
     pattern = rf"{re.escape(words + prefix)}(?:\d{{4}}|[1-9]\d{{4,}})"
-    return Form(pattern, lambda one: words + one, lambda text: text[size:])
+    return Form(pattern, lambda one: words + one, lambda text: text[len(words) :])
 
 
 def _units(sign: int) -> Form:
@@ -227,10 +226,6 @@ def _shared(attributes: tuple[str, str]) -> str:
     return first
 
 
-def _value(text: str) -> str | int:
-    return int(text) if text.isdigit() else text
-
-
 _VALUES = tuple(dict.fromkeys(value for domain in DOMAINS.values() for value in domain))
 _ATTRIBUTE = _one_of(tuple(DOMAINS))
 
@@ -255,7 +250,7 @@ FORMS: Mapping[str, Form] = {
     "number": Form(_NUMBER, lambda value: repr(value).removesuffix(".0"), float),
     "attribute": Form(_ATTRIBUTE, str, str),
     "same_attribute": Form(_ATTRIBUTE, _shared, lambda text: (text, text)),
-    "value": Form(_one_of(_VALUES), str, _value),
+    "value": Form(_one_of(_VALUES), str, lambda text: int(text) if text.isdigit() else text),
     "holds": _clauses(str),
     "fails": _clauses(_negative),
 }

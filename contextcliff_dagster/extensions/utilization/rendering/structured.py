@@ -69,22 +69,10 @@ def _identifies(prefix: str) -> Callable[[Any], bool]:
     return test
 
 
-def _is_integer(value: object) -> bool:
-    return type(value) is int
-
-
-def _is_time(value: object) -> bool:
-    return type(value) is int and 0 <= value <= LAST_SECOND
-
-
-def _is_number(value: object) -> bool:
-    return type(value) in (int, float) and -_LARGEST <= value <= _LARGEST  # type: ignore[operator]
-
-
 _TESTS: Mapping[FieldKind, Callable[[Any], bool]] = {
-    "time": _is_time,
-    "integer": _is_integer,
-    "number": _is_number,
+    "time": lambda value: type(value) is int and 0 <= value <= LAST_SECOND,
+    "integer": lambda value: type(value) is int,
+    "number": lambda value: type(value) in (int, float) and -_LARGEST <= value <= _LARGEST,
     "attribute": DOMAINS.__contains__,
     **{kind: _identifies(prefix) for kind, prefix in _PREFIXES.items()},
 }
@@ -153,8 +141,7 @@ def _renamed(
         for spec in SCHEMAS[benchmark]
     }
     for record in records:
-        shape = shape_of(benchmark, record)
-        yield {name: record[key] for key, name in names[shape.name]}
+        yield {name: record[key] for key, name in names[shape_of(benchmark, record).name]}
 
 
 def json_lines(

@@ -322,8 +322,7 @@ def certainty(pair: FormatComparison) -> list[Section]:
         "McNemar, exact",
         "paired t-test",
     ]
-    caption = "p-values of single scales, not adjusted"
-    blocks = [DataTable(columns, rows, caption, right=())]
+    blocks = [DataTable(columns, rows, "p-values of single scales, not adjusted", right=())]
     assumptions = {test.t_test.assumes for test in (s.test for s in scoped.scales) if test.t_test}
     notes = [
         "Permutation: formats exchanged for whole documents. McNemar: one question per document.",

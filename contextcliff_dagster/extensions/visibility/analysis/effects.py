@@ -244,11 +244,9 @@ def effects_of(
     sizes = Counter(family for family, member in zip(families, members, strict=True) if member)
     weights = [SHARES[family] / max(sizes[family], 1) for family in families]
     p_values = [effect.p_value if m else None for (effect, _), m in zip(made, members, strict=True)]
-    effects = []
-    for (effect, _), p_holm in zip(made, holm(p_values, weights), strict=True):
-        adjusted = replace(effect, p_holm=p_holm)
-        effects.append(replace(adjusted, verdict=_verdict(adjusted, margin, alpha)))
-    return effects
+    p_holm = holm(p_values, weights)
+    adjusted = [replace(effect, p_holm=p) for (effect, _), p in zip(made, p_holm, strict=True)]
+    return [replace(effect, verdict=_verdict(effect, margin, alpha)) for effect in adjusted]
 
 
 def _effect(

@@ -76,8 +76,7 @@ def runs_of_records(records: pd.DataFrame, section: VisibilitySection) -> Runs:
     by_run = _rows_by_run(records)
     complete, outcomes, curves, paths, missing = [], [], [], [], []
     spaces = {name: task_named(name).space for name in section.benchmarks}
-    plan = runs_of(section)
-    for run in plan:
+    for run in runs_of(section):
         rows = [row for row in by_run.pop(run.key, []) if _answered(row)]
         if [row["step"] for row in rows] != list(range(1, section.steps + 1)):
             missing.append(MissingRun(run=run.key, steps=len(rows)))
@@ -103,9 +102,8 @@ _COLUMNS = (*("step", "failure", *STEP_COLUMNS, "regret", "start_config", "start
 def _rows_by_run(records: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
     by_run: dict[str, list[dict[str, Any]]] = {}
     ordered = records.sort_values(["run", "step"], kind="stable")
-    names = ordered["run"].tolist()
     columns = zip(*(ordered[name].tolist() for name in _COLUMNS), strict=True)
-    for name, row in zip(names, columns, strict=True):
+    for name, row in zip(ordered["run"].tolist(), columns, strict=True):
         rows = by_run.setdefault(name, [])
         rows.append(dict(zip(_COLUMNS, row, strict=True)))
         if len(rows) > 1 and rows[-2]["step"] == rows[-1]["step"]:
@@ -127,8 +125,7 @@ def _behaviour(
     spaces: Mapping[str, Space], run: PlannedRun, rows: Sequence[Mapping[str, Any]]
 ) -> list[float | None]:
     """Return the run's behaviour outcomes, which come after regret and area in `OUTCOMES`."""
-    steps = [start_of(rows[0]), *map(step_of, rows)]
-    behaviour = behaviour_of(spaces[run.benchmark], steps)
+    behaviour = behaviour_of(spaces[run.benchmark], [start_of(rows[0]), *map(step_of, rows)])
     return [getattr(behaviour, name) for name in OUTCOMES[2:]]
 
 
@@ -501,10 +498,9 @@ def headroom_notes(section: VisibilitySection, without: Sequence[tuple[str, int]
         seeds = ", ".join(map(str, section.skipped_seeds))
         notes.append(f"Skipped seeds: {seeds}; nothing could be gained on their splits ({why}).")
     if without:
-        of = len(section.benchmarks) * section.seeds
         which = (
             "these splits"
-            if len(without) == of
+            if len(without) == len(section.benchmarks) * section.seeds
             else "the splits of "
             + ", ".join(f"{benchmark} seed {seed}" for benchmark, seed in without)
         )

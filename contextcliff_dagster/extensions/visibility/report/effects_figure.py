@@ -67,10 +67,9 @@ def plot_effects(result: VisibilityResult) -> bytes | None:
         house.write(figure, _LEFT + _WIDE + 0.15, y, words, fontsize=10, fontweight=weight)
         verdict = VERDICT_WORDS[row.verdict]
         house.write(figure, _LEFT + _WIDE + 2.05, y, verdict, fontsize=10, fontweight=weight)
-        limits = row.ci_low, row.ci_high
         at = place, row.difference or 0.0
         colour = house.look(0).colour if sure else house.INK
-        house.draw_difference(axes, at, limits, colour, sure=sure, across=True)
+        house.draw_difference(axes, at, (row.ci_low, row.ci_high), colour, sure=sure, across=True)
     title = f"Effect of each axis on the regret: {house.shortened(result.model, 44)}"
     house.write(figure, 0.3, height - 0.3, title, fontsize=14, fontweight="bold")
     n = effects[0]

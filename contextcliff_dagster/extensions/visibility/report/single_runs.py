@@ -257,10 +257,9 @@ def trajectories_of(records: pd.DataFrame) -> list[Trajectory]:
     """
     trajectories = []
     for model, rows in records.groupby("model", sort=False):
-        rows_shown = _shows_most(rows)
         runs = {
             key: run
-            for key, of_run in rows_shown.groupby("run")
+            for key, of_run in _shows_most(rows).groupby("run")
             if (run := recorded_run(of_run.to_dict("records"))).is_whole
         }
         ranked = sorted(runs.values(), key=lambda one: (one.regret or 0.0, one.key))

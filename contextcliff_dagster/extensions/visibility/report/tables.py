@@ -270,8 +270,7 @@ def overview(result: VisibilityResult) -> dict[str, Any]:
 
 def answer_sentences(result: VisibilityResult) -> list[str]:
     """Return sentences on whether showing more helps and how the runs compare with searches."""
-    sentences = [_verdict(result), _reached(result)]
-    return [sentence for sentence in sentences if sentence]
+    return [sentence for sentence in (_verdict(result), _reached(result)) if sentence]
 
 
 def _verdict(result: VisibilityResult) -> str:

@@ -105,8 +105,7 @@ class Bench:
         key = run.axes.start, run.seed
         if key not in self._starts:
             config = self._first(run)
-            scores = self._scores(config, run.seed)
-            self._starts[key] = Tried(Step(config, "start"), scores)
+            self._starts[key] = Tried(Step(config, "start"), self._scores(config, run.seed))
         return (self._starts[key],)
 
     def after(

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contextcliff_dagster.contracts import DataError, StudyError
+from contextcliff_dagster.corpora.corpus import file_sha256
 from contextcliff_dagster.extensions.visibility.tasks.task import (
     ACCURACY,
     LOG_LOSS,
@@ -275,7 +276,7 @@ def prepare(
         version=VERSION,
         benchmark=name,
         source=path.name,
-        source_sha256=_sha256(path),
+        source_sha256=file_sha256(path),
         data_sha256=hashlib.sha256(content).hexdigest(),
         rows=len(table),
         float32=float32 and not format.text,
@@ -369,11 +370,6 @@ def _texts(arrays: Any) -> NDArray[np.object_]:
     texts = np.empty(len(ends), dtype=object)
     texts[:] = [content[a:b].decode() for a, b in zip(starts, ends, strict=True)]
     return texts
-
-
-def _sha256(path: Path) -> str:
-    with open_file(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _words(config: Config, seed: int) -> Estimator:
