@@ -22,7 +22,7 @@ EXTENSIONS = f"{PACKAGE}/extensions"
 HELPERS_OF_TESTS = (f"{TESTS}.support.", f"{TESTS}.extensions.")
 """Test modules that benchmarks may import: shared helpers and an extension's own."""
 # What the product has come to. Raising one takes a sentence of reason in docs/architecture.md.
-MOST_LINES, MOST_CORE_LINES, MOST_FILES = 112_990, 84_920, 480
+MOST_LINES, MOST_CORE_LINES, MOST_FILES = 113_010, 84_940, 480
 MOST_IMPORTS, MOST_TYPED_CYCLES = 90, 2
 LONG_FILE, LONG_FUNCTION, MOST_IN_FOLDER = 800, 100, 16
 MOST_LONG_FUNCTIONS = 1  # `profile_model` puts a whole result together

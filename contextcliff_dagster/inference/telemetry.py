@@ -174,6 +174,7 @@ class RunSummary:
                 "orphans": max(self.orphans, other.orphans),
                 "orphans_usd": max(self.orphans_usd, other.orphans_usd),
                 "concurrency": other.concurrency or self.concurrency,
+                "batched": self.batched or other.batched,
                 "stopped": self.stopped or other.stopped,
                 "words": other.words or self.words,
             }

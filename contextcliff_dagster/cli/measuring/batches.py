@@ -63,10 +63,9 @@ def batches_cancel(batch: str, as_json: bool) -> None:
     chosen = found[0]
     with open_ledger(Store.default()) as ledger:
         status = cancel(get_model(chosen.model), ledger, chosen)
-    text = (
-        f"Batch {chosen.name} is {status}: `contextcliff batches resume {chosen.study}` takes in "
-        "the answers that it has."
-    )
+    resume = f"`contextcliff batches resume {chosen.study}` takes in the answers that it has"
+    then = "its provider does not have it, and its calls are free" if status == "gone" else resume
+    text = f"Batch {chosen.name} is {status}: {then}."
     print_either({"batch": chosen.name, "status": status}, text, as_json=as_json)
 
 

@@ -63,14 +63,10 @@ SEEN_AFTER_S = 120.0
 """Seconds after which a provider surely lists a batch that was created without our hearing of it"""
 FIRST_POLL_S, LAST_POLL_S = 5.0, 300.0
 _STORED_AT_ONCE = 200
-_NOT_LOST = "Nothing is lost or paid twice"
+_NOT_LOST, _AGAIN = "Nothing is lost or paid twice", "run the same command again"
 _LIMITED = "The budget has no room for the calls that are left, until answers free what they hold."
 _OLDEST_S = 90 * 86_400.0
 """Age beyond which the time of an answer cannot be true."""
-
-
-class BatchFailedError(EngineError):
-    """A provider refused a batch as a whole: its calls cost nothing, and are free."""
 
 
 class BatchRun:
@@ -92,7 +88,9 @@ class BatchRun:
         self._options, self._provider = self._entry.batch, self._engine.batches()
         self._ledger, self._scope = ledger, scope
         self._control, self._budget = control, control.budget or Budget()
-        self._resumes = control.batching == "resume"
+        self._resumes, self._refusal = control.batching == "resume", ""
+        ask_again = f"run `contextcliff profile {scope.study} --batch`"  # which resuming does not
+        self._way_on = ask_again if self._resumes else _AGAIN
         self._unplanned, self._halted = {*unplanned}, False
         self._counters = CallCounters(list(calls))
         self._pin = Pin(self._entry, scope.study)
@@ -132,12 +130,15 @@ class BatchRun:
             return await self._run()
         except (RejectedError, TransportError) as error:
             lasting = isinstance(error, RejectedError)
-            what = "refuses the batch" if lasting else "cannot be reached"
-            way_out = "correct what it names, and run" if lasting else "run"
+            what = "refuses the batch" if lasting else "gave no usable answer"
+            way_out = f"correct what it names, and {self._way_on}" if lasting else _AGAIN
             raise EngineError(
                 f"Model {self._entry.name!r}: its provider {what} ({error}). {_NOT_LOST}: "
-                f"{way_out} the same command again."
+                f"{way_out}."
             ) from error
+        finally:
+            if self._refusal:  # another error came before it could be one
+                self._say(f"{self._refusal}.")
 
     async def _run(self) -> RunSummary:
         for key, outcome in self._ledger.outcomes(self._calls).items():
@@ -146,29 +147,30 @@ class BatchRun:
         poll_s = FIRST_POLL_S
         too_many = 0  # calls that waited when the provider refused more
         while True:
-            passing: ContextCliffError | TransportError | None = None
+            passing: BudgetError | TransportError | None = None
             try:
-                failed = [await self._look_after(batch) for batch in self._open_batches()]
-                if refusal := next(filter(None, failed), None):
-                    raise refusal
-                if not too_many or len(self._ledger.claimed(self._left)) < too_many:
+                for batch in self._open_batches():
+                    await self._look_after(batch)
+                asked = {*self._ledger.claimed(self._left)}
+                if not self._refusal and (not too_many or len(asked) < too_many):
                     await self._ask_open_calls()
-            except (BudgetError, BatchFailedError) as error:
-                passing = error  # answers free what was reserved, or waits, for more
+            except BudgetError as error:
+                passing = error  # answers free what was reserved for more
             except TransportError as error:
                 if self._control.batching != "wait":
                     raise
                 passing = error
             asked = {*self._ledger.claimed(self._left)}
             waiting = self._counters.waiting = len(asked)
+            if self._refusal:
+                too_many = waiting
+                self._tell_refusal(waiting)
             if passing is not None:
                 if not waiting:
                     raise passing
-                too_many = waiting if isinstance(passing, BatchFailedError) else too_many
-                if isinstance(passing, TransportError):
-                    self._say(f"The provider cannot be reached ({passing}); trying again.")
-                else:
-                    self._say(_LIMITED if isinstance(passing, BudgetError) else str(passing))
+                limited = isinstance(passing, BudgetError)
+                failed = f"The provider gave no usable answer ({passing}); trying again."
+                self._say(_LIMITED if limited else failed)
             stopped = self._must_stop()
             if self._control.batching != "wait" or not waiting or stopped:
                 break
@@ -183,6 +185,24 @@ class BatchRun:
         seconds = self._counters.seconds
         total = self._counters.total
         return replace(total, in_batches=waiting, batched=True, seconds=seconds, stopped=stopped)
+
+    def _tell_refusal(self, waiting: int) -> None:
+        """Say that the provider refused a batch.
+
+        Raises:
+            EngineError: no call waits, so nothing goes on by itself.
+        """
+        refusal, self._refusal = self._refusal, ""
+        if waiting and self._control.batching == "wait":
+            self._say(f"{refusal}; its calls are sent again once another batch has ended.")
+            return
+        whole = (
+            f"{refusal}. {_NOT_LOST}: correct what it names (`max_requests` makes smaller "
+            f"batches), and {self._way_on}."
+        )
+        if not waiting:
+            raise EngineError(whole)
+        self._say(whole)
 
     def _must_stop(self) -> bool:
         return self._halted or self._control.seconds_left == 0.0
@@ -317,22 +337,22 @@ class BatchRun:
     def _refused(self, batch: CallBatch, claimed: ledgered.Claimed, error: Exception) -> None:
         why = (Failure("refused", str(error)), Spend())
         ledgered.give_up(self._ledger, batch, claimed, dict.fromkeys(claimed, why), ends=True)
+        ledgered.note(self._ledger, batch, remote_status=ledgered.REFUSED)
 
-    async def _look_after(self, batch: CallBatch) -> BatchFailedError | None:
-        """Go on with an open batch after the last step that is recorded; return its refusal."""
+    async def _look_after(self, batch: CallBatch) -> None:
+        """Go on with an open batch after the last step that is recorded."""
         if not ledgered.hold(self._ledger, batch):
-            return None  # another process is at it
+            return  # another process is at it
         remote = await _found(self._provider, batch)
         if remote is not None:
             ledgered.note(self._ledger, batch, remote_id=remote.id, remote_status=remote.status)
             if remote.has_ended:
-                return await self._take_in(batch, remote)
+                await self._take_in(batch, remote)
         elif (reason := _free_lost(self._ledger, batch)) is not None:
             self._say(f"Batch {batch.name} of model {batch.model!r}: {reason}.")
-        return None
 
-    async def _take_in(self, batch: CallBatch, remote: RemoteBatch) -> BatchFailedError | None:
-        """Store what the batch brought, and set its other calls free; return its refusal."""
+    async def _take_in(self, batch: CallBatch, remote: RemoteBatch) -> None:
+        """Store what the batch brought, and set its other calls free."""
         claimed = ledgered.open_calls(self._ledger, batch)
         missing = dict(claimed)
         why: dict[str, tuple[Failure, Spend]] = {}
@@ -371,22 +391,22 @@ class BatchRun:
         reason = f"the batch ended ({remote.status}) without an answer to this call{said}"
         failure = Failure("no_answer_in_batch", reason, maybe_paid=lost)
         why |= {key: (failure, most if lost else Spend()) for key, (_, most) in missing.items()}
-        refused = remote.status == "failed" and not lines
+        refused = remote.status == "failed" and not lines and not lost
         again = self._again() if self._resumes and not refused else why.keys()
         for key, (failure, charged) in why.items():
             self._tries[key] += not refused
             is_last = key not in again or self._tries[key] >= self._entry.max_attempts
             why[key] = replace(failure, final=failure.final or is_last), charged
         ledgered.give_up(self._ledger, batch, claimed, why, ends=True)
+        if refused:
+            ledgered.note(self._ledger, batch, remote_status=ledgered.REFUSED)
         if others is not None:
             raise others
-        if refused:
-            return BatchFailedError(
-                f"Batch {remote.id} of model {batch.model!r} failed at its provider{said}. "
-                f"{_NOT_LOST}: correct what it names (`max_requests` makes smaller batches), and "
-                "run the same command again."
+        if refused and claimed.keys() & self._calls.keys():
+            self._refusal = (
+                f"Batch {remote.id} of model {batch.model!r} failed at its provider{said}"
             )
-        if why:
+        elif why:
             first = next(iter(why.values()))[0].message.rstrip(".")
             self._say(f"Batch {remote.id} left {len(why):,} of its calls unanswered: {first}.")
         for key, (failure, charged) in why.items():
@@ -396,7 +416,6 @@ class BatchRun:
             if key in self._calls and failure.final:
                 total.words = failure.message
                 self._ended(key, "failed", None)
-        return None
 
     async def _judge(self, reply: Reply, reserve: Spend) -> Answered | Failure:
         """Return the outcome of one line, or why it brought none."""
@@ -476,7 +495,7 @@ def cancel(entry: ModelEntry, ledger: Ledger, batch: CallBatch) -> str:
     """Ask the provider to end an open batch; return its status there.
 
     What it has answered by then is taken in as always. A batch that the provider does not have is
-    ended here, and its calls are free.
+    ended here (gone), and its calls are free.
 
     Raises:
         EngineError: the provider cannot be asked, or does not list the batch yet; or another
@@ -490,7 +509,8 @@ def cancel(entry: ModelEntry, ledger: Ledger, batch: CallBatch) -> str:
         if remote is None:
             if _free_lost(ledger, batch) is None:
                 raise TransportError("not_listed", "its provider may not list it yet")
-            return "cancelled"
+            ledgered.note(ledger, batch, remote_status="cancelled")
+            return "gone"
         if not remote.has_ended and remote.status != "cancelling":
             remote = await provider.cancel(remote.id)
         ledgered.note(ledger, batch, remote_id=remote.id, remote_status=remote.status)

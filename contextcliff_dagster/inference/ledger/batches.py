@@ -25,6 +25,10 @@ _COLUMNS = (
 )
 
 
+REFUSED = "refused"
+"""Status of a batch none of whose calls the provider began."""
+
+
 @dataclass(frozen=True, slots=True)
 class CallBatch:
     """A batch: ``owner`` is its id here, ``remote_id`` that of the provider, if it is known."""
@@ -159,12 +163,13 @@ def open_calls(ledger: LedgerReader, batch: CallBatch) -> dict[str, tuple[int, S
 
 def to_ask_again(ledger: LedgerReader, scope: Scope, most: int) -> set[str]:
     """Return the calls that batches of the model in the campaign were asked, fewer than ``most``
-    times; not those of a cancelled one."""
+    times without the refused ones; not those of a cancelled one."""
     rows = ledger.read(
         "SELECT a.call_key FROM attempts a JOIN call_batches b USING (owner)"
         " WHERE b.study = ? AND b.campaign = ? AND b.model = ? GROUP BY a.call_key HAVING"
-        " count(*) < ? AND sum(CASE b.remote_status WHEN 'cancelled' THEN 1 ELSE 0 END) = 0",
-        (scope.study, scope.campaign, scope.model, most),
+        " count(*) FILTER (WHERE coalesce(b.remote_status, '') <> ?) < ?"
+        " AND count(*) FILTER (WHERE b.remote_status = 'cancelled') = 0",
+        (scope.study, scope.campaign, scope.model, REFUSED, most),
     )
     return {key for (key,) in rows}
 

@@ -153,7 +153,9 @@ def record_identity(
 
 def identity_changed(study: str, campaign: str, model: str, differences: list[str]) -> EngineError:
     """Return the error for a model whose identity changed since the campaign began."""
-    if all(difference.startswith(f"server_{ASKED_BY}:") for difference in differences):
+    if differences and all(
+        difference.startswith(f"server_{ASKED_BY}:") for difference in differences
+    ):
         return EngineError(
             f"Campaign {campaign} of study {study!r} asked model {model!r} the other way, streamed "
             "or in batches; ask it as before (with or without --batch), or pool both "

@@ -170,6 +170,32 @@ def test_a_batch_that_the_provider_refuses_is_not_sent_again_and_gives_no_report
     assert len(server.bills()) == CALLS
 
 
+def test_after_a_refusal_resume_names_the_command_that_goes_on(
+    profile: Profile, server: BatchServer
+) -> None:
+    profile("--batch")
+    server.faults["failed"] = 1
+    server.advance(1)
+    resumed = call("batches", "resume")
+    assert resumed.code == 2
+    assert "and run `contextcliff profile short --batch`" in " ".join(resumed.err.split())
+    assert f"{CALLS} calls of campaign" in profile("--batch").out
+
+
+def test_a_refused_batch_of_calls_that_are_not_asked_any_more_fails_nothing(
+    profile: Profile, server: BatchServer, tmp_path: Path
+) -> None:
+    profile("--batch")
+    server.faults["failed"] = 1
+    server.advance(1)
+    study = tmp_path / "short.yaml"
+    study.write_text(study.read_text().replace("max_output_tokens: 12", "max_output_tokens: 13"))
+    profile("--batch")
+    server.advance(3)
+    done = json.loads(profile("--batch", "--json").out)
+    assert (done["cliffs"][0]["n"], done["calls"]["priced"]["batched"]) == (CALLS, True)
+
+
 def test_what_waits_is_said_wherever_it_is_missing(
     profile: Profile, server: BatchServer, contextcliff_home: Path
 ) -> None:

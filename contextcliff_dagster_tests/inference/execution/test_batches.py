@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from contextcliff_dagster.contracts import BudgetError, EngineError
-from contextcliff_dagster.inference.engines.base import EngineSession
+from contextcliff_dagster.inference.engines.base import EngineSession, TransportError
+from contextcliff_dagster.inference.engines.openai.batch_interface import (
+    BatchInterface,
+    RemoteBatch,
+)
 from contextcliff_dagster.inference.execution import batches
 from contextcliff_dagster.inference.execution.batches import BatchRun
 from contextcliff_dagster.inference.execution.measure import measure
@@ -327,6 +332,80 @@ def test_a_batch_that_is_too_many_is_sent_again_once_another_has_ended(
     assert (done.answered, done.transport_errors) == (CALLS, 0)
     assert len(sizes(server)) == -(-CALLS // 6) + 2
     insist_on_every_answer(ledger, server)
+
+
+def test_a_refusal_is_said_although_another_error_ends_the_run(
+    ledger: Ledger, server: BatchServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(ledger, server, max_requests=9)
+    server.faults["failed"] = 1
+    server.advance(1)
+    _, second = ledgered.batches_of(ledger, is_open=True)
+    retrieve = BatchInterface.retrieve
+
+    async def unanswered(of: BatchInterface, batch_id: str) -> RemoteBatch:
+        if batch_id == second.remote_id:
+            raise TransportError("drop", "the connection broke")
+        return await retrieve(of, batch_id)
+
+    monkeypatch.setattr(BatchInterface, "retrieve", unanswered)
+    entry = openai_entry(server.url, window_tokens=8192, price=PRICE, batch={"discount": 0})
+    with EngineSession(entry) as session:
+        scope = Scope("s", "c", entry.name, session.identity.hash)
+        calls = plan_of(SAMPLE, 6).calls(scope.identity_hash)
+        made = BatchRun(calls, session, ledger, scope, RunControl(batching="submit"))
+        with pytest.raises(EngineError, match="the connection broke"):
+            session.submit(made.run()).result()
+    assert "failed at its provider: token_limit_exceeded" in made.said.get_nowait()
+    assert len(sizes(server)) == 2
+
+
+def test_a_failed_batch_that_counts_answers_stays_charged(
+    ledger: Ledger, server: BatchServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(ledger, server)
+    reserved = ledger.spent("s", "c").usd
+    server.faults["failed"] = 1
+    server.advance(1)
+    whole = BatchInterface._batch
+    monkeypatch.setattr(
+        BatchInterface, "_batch", lambda of, body: replace(whole(of, body), completed=4)
+    )
+    summary = run(ledger, server)
+    assert (summary.maybe_paid, summary.maybe_paid_usd) == (CALLS, pytest.approx(reserved))
+    assert ledger.spent("s", "c").usd == pytest.approx(2 * reserved)
+
+
+def test_refused_batches_are_no_attempts(ledger: Ledger, server: BatchServer) -> None:
+    for _ in range(6):
+        server.faults["create_400"] = 1
+        with pytest.raises(EngineError, match="refuses the batch"):
+            run(ledger, server)
+    run(ledger, server)
+    server.faults["expired"] = 1
+    server.advance(3)
+    assert run(ledger, server, batching="resume").in_batches == CALLS // 2
+    server.advance(3)
+    assert run(ledger, server, batching="resume").answered == CALLS // 2
+    insist_on_every_answer(ledger, server)
+
+
+def test_calls_of_a_batch_that_was_cancelled_where_it_is_gone_are_not_asked_by_resume(
+    ledger: Ledger, server: BatchServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(ledger, server)
+    (batch,) = ledgered.batches_of(ledger, is_open=True)
+
+    async def nowhere(*of: object) -> None:
+        return None
+
+    with monkeypatch.context() as patched:
+        patched.setattr(batches, "_found", nowhere)
+        assert batches.cancel(openai_entry(server.url, batch={"discount": 0}), ledger, batch) == (
+            "gone"
+        )
+    assert run(ledger, server, batching="resume").in_batches == 0
+    assert len(sizes(server)) == 1
 
 
 def test_the_budget_bounds_what_is_asked(ledger: Ledger, server: BatchServer) -> None:
