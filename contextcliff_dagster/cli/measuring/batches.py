@@ -36,7 +36,8 @@ def batches_list(study: str | None, as_json: bool) -> None:
         print_json(rows)
         return
     if not rows:
-        click.echo(f"No batch{_of(study)}; `contextcliff profile STUDY --batch` submits one.")
+        of = f" of study {study!r}" if study else ""
+        click.echo(f"No batch{of}; `contextcliff profile STUDY --batch` submits one.")
         return
     names = ("name", "study", "campaign", "model", "requests", "waiting", "remote_status")
     columns = ("BATCH", "STUDY", "CAMPAIGN", "MODEL", "CALLS", "WAITING", "LAST SEEN", "ENDED")
@@ -84,7 +85,7 @@ def batches_resume(study: str | None, as_json: bool) -> None:
         if batch.ended_at is None:
             waiting.setdefault((batch.study, batch.campaign), set()).add(batch.model)
     if not waiting:
-        say(f"No batch{_of(study)} is open.")
+        say(f"No batch{f' of study {study!r}' if study else ''} is open.")
     refused, reported = False, []
     for (name, campaign), models in waiting.items():
         try:
@@ -110,10 +111,6 @@ def batches_resume(study: str | None, as_json: bool) -> None:
         print_json(reported)
     if refused:
         raise click.exceptions.Exit(USER_ERROR)
-
-
-def _of(study: str | None) -> str:
-    return f" of study {study!r}" if study else ""
 
 
 def _all(study: str | None = None) -> Iterator[tuple[CallBatch, int]]:

@@ -182,9 +182,8 @@ class BatchRun:
             self._end_bins(asked)
         elif (unasked := len(self._left) - waiting) and stopped and not self._halted:
             raise out_of_time(unasked)
-        seconds = self._counters.seconds
-        total = self._counters.total
-        return replace(total, in_batches=waiting, batched=True, seconds=seconds, stopped=stopped)
+        summary = replace(self._counters.total, seconds=self._counters.seconds, batched=True)
+        return replace(summary, in_batches=waiting, stopped=stopped)
 
     def _tell_refusal(self, waiting: int) -> None:
         """Say that the provider refused a batch.

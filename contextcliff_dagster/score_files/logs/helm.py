@@ -51,7 +51,8 @@ def read_run(path: Path, options: LogOptions) -> Log:
     state = path if of_state else path.with_name(_STATE)
     known = _stats(stats) if stats.is_file() else {}
     has_text = of_state or options.tokenizer is not None or options.own_score is not None
-    spec = _spec(path.with_name(_SPEC))
+    run = path.with_name(_SPEC)
+    spec: Mapping[str, Any] = dict(walk(run)) if run.is_file() else {}
     scenario = name_of(mapping(spec.get("scenario_spec")).get("class_name")) or ""
     adapter = mapping(spec.get("adapter_spec"))
     answers = (_answer(key, stats) for key, stats in known.items())
@@ -63,10 +64,6 @@ def read_run(path: Path, options: LogOptions) -> Log:
         task=scenario.rpartition(".")[2].removesuffix("Scenario") or None,
         no_text=f"HELM keeps the prompts in {_STATE}, which is not next to it",
     )
-
-
-def _spec(path: Path) -> Mapping[str, Any]:
-    return dict(walk(path)) if path.is_file() else {}
 
 
 def _stats(path: Path) -> dict[_Key, _Stats]:
