@@ -89,8 +89,8 @@ class BatchRun:
         self._ledger, self._scope = ledger, scope
         self._control, self._budget = control, control.budget or Budget()
         self._resumes, self._refusal = control.batching == "resume", ""
-        ask_again = f"run `contextcliff profile {scope.study} --batch`"  # which resuming does not
-        self._way_on = ask_again if self._resumes else _AGAIN
+        submit = f"run `contextcliff profile {scope.study} --batch`"  # a refused batch has ended
+        self._way_on = submit if self._resumes else _AGAIN
         self._unplanned, self._halted = {*unplanned}, False
         self._counters = CallCounters(list(calls))
         self._pin = Pin(self._entry, scope.study)
@@ -137,7 +137,7 @@ class BatchRun:
                 f"{way_out}."
             ) from error
         finally:
-            if self._refusal:  # another error came before it could be one
+            if self._refusal:  # another error ended the run before the refusal was told
                 self._say(f"{self._refusal}.")
 
     async def _run(self) -> RunSummary:
@@ -151,8 +151,8 @@ class BatchRun:
             try:
                 for batch in self._open_batches():
                     await self._look_after(batch)
-                asked = {*self._ledger.claimed(self._left)}
-                if not self._refusal and (not too_many or len(asked) < too_many):
+                has_room = not too_many or len(self._ledger.claimed(self._left)) < too_many
+                if has_room and not self._refusal:
                     await self._ask_open_calls()
             except BudgetError as error:
                 passing = error  # answers free what was reserved for more
